@@ -177,6 +177,20 @@ def hook_timeout():
     talk(run.id, 500)
 
 
+def long_timeouts():
+    """Whether very long timeouts are honoured."""
+    for seconds in (86400 * 24, 86400 * 25, 86400 * 365, 0, -1, 0.5):
+        fresh()
+        run = once("go [[tool:touch long]] [[say:end]]", settings(timeout=seconds))
+        it = seen(seconds=12)
+        time.sleep(2)
+        say("timeout", seconds, "hook called", bool(it), "waits after 2 s:", not run.find(lambda v: v.get("type") == "result"), "stderr", [short(str(e), 200) for _, e in run.errors])
+        if it:
+            answer(decision("deny", message="x"))
+        run.ended(10)
+        run.kill()
+
+
 def agent_ends():
     """What becomes of the hook when the agent is ended."""
     for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
@@ -264,6 +278,21 @@ def subagent_ask():
         answer(decision("allow"))
     result(run)
     say("made", exists("sub-made"))
+
+
+def parallel_hooks():
+    """Two background subagents in one -p run that ask at the same time."""
+    fresh()
+    inner = lambda n: json.dumps({"description": "d", "prompt": f"inner [[tool:touch ph-{n}]] [[say:inner {n}]]", "subagent_type": "general-purpose", "run_in_background": True})
+    run = once(f"go [[call:Agent {inner(1)}]] [[call:Agent {inner(2)}]] [[say:end]]", settings())
+    a, b = seen(number=1), seen(number=2)
+    say("both alive", [os.path.exists(f"/proc/{h['pid']}") for h in (a, b) if h], "commands", [h["given"]["tool_input"]["command"] for h in (a, b) if h], "agents", [h["given"].get("agent_id") for h in (a, b) if h])
+    say("result line already there:", bool(run.find(lambda v: v.get("type") == "result")), "process alive", run.process.poll() is None, short(record(run.pid) or "none", 120))
+    answer(decision("deny", message="no"), number=2)
+    answer(decision("allow"), number=1)
+    until("made", lambda: exists("ph-1") or exists("ph-2"), 10)
+    say("made", exists("ph-1"), exists("ph-2"))
+    result(run)
 
 
 def wiped():

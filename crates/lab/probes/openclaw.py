@@ -50,18 +50,22 @@ class Client:
                 elif size == 127:
                     size = struct.unpack(">Q", self.take(8))[0]
                 body = self.take(size)
+                if first & 15 == 9:
+                    self.frame(0x8A, body)
                 if first & 15 == 1:
                     self.heard.append((time.monotonic() - START, json.loads(body)))
         except (EOFError, OSError):
             self.closed = True
 
+    def frame(self, first, body):
+        head = bytes([first]) + (bytes([0x80 | len(body)]) if len(body) < 126 else bytes([0x80 | 126]) + struct.pack(">H", len(body)))
+        mask = os.urandom(4)
+        self.socket.sendall(head + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(body)))
+
     def ask(self, method, params, seconds=20):
         self.count += 1
         id = str(self.count)
-        body = json.dumps({"type": "req", "id": id, "method": method, "params": params}).encode()
-        head = bytes([0x81]) + (bytes([0x80 | len(body)]) if len(body) < 126 else bytes([0x80 | 126]) + struct.pack(">H", len(body)))
-        mask = os.urandom(4)
-        self.socket.sendall(head + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(body)))
+        self.frame(0x81, json.dumps({"type": "req", "id": id, "method": method, "params": params}).encode())
         reply = until(f"{method} is answered", lambda: next((m for _, m in self.heard if m.get("type") == "res" and m.get("id") == id), None), seconds)
         return reply and (reply.get("payload") if reply.get("ok") else {"error": reply.get("error")})
 
@@ -117,7 +121,8 @@ def over(client, id):
     until("the run is over", lambda: row(client, id).get("hasActiveRun") is False and row(client, id).get("status"), 60)
 
 
-def approvals():
+def refusals():
+    """Runs that cannot ask: begun without the scope, or with no approver connected."""
     run, client = up(json.loads(os.environ.get("EXEC", '{"security":"allowlist","ask":"always","host":"gateway"}')))
     made = begin(client, "begun without the scope", "go [[tool:touch claw-1]] [[say:done]]")
     over(client, made["sessionId"])
@@ -130,10 +135,18 @@ def approvals():
     over(client, made["sessionId"])
     say("-- begun with the scope, no approver connected: made", os.path.exists(HOME + "/ws/claw-0"))
     history(client, made["key"])
+    run.kill()
+
+
+def approvals():
+    run, client = up(json.loads(os.environ.get("EXEC", '{"security":"allowlist","ask":"always","host":"gateway"}')))
     starter, approver = Client(READ + ["operator.approvals"], caps=CAPS), Client(["operator.read", "operator.approvals"], caps=CAPS)
     made = begin(starter, "with approver", "go [[tool:touch claw-2]] [[say:done]]")
     asked = approver.event("exec.approval.requested", 30)
     say("event", short(asked, 2500))
+    if not asked:
+        say("heard", [m.get("event") or m.get("method") or m.get("id") for _, m in approver.heard][-20:], "closed", approver.closed, client.closed)
+        history(approver, made["key"])
     say("row meanwhile", row(client, made["sessionId"]))
     listed = approver.ask("exec.approval.list", {})
     say("exec.approval.list ->", short(listed, 2000))
@@ -181,4 +194,4 @@ def approvals():
 
 
 if __name__ == "__main__":
-    main({"approvals": approvals})
+    main({"refusals": refusals, "approvals": approvals})
