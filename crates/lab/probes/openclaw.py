@@ -79,6 +79,8 @@ class Client:
 ENV = {"OPENCLAW_NO_RESPAWN": "1", "NO_COLOR": "1", "NO_UPDATE_NOTIFIER": "1", "OPENCLAW_DISABLE_BONJOUR": "1", "OPENCLAW_STATE_DIR": HOME + "/.openclaw"}
 READ = ["operator.read", "operator.write"]
 CAPS = json.loads(os.environ.get("CAPS", "[\"exec-approvals\"]"))
+# Without a device only an administrator sees the approvals of runs that another client began.
+SCOPES = ["operator.read", "operator.write", "operator.approvals", "operator.admin"]
 
 
 def up(exec_):
@@ -140,7 +142,7 @@ def refusals():
 
 def approvals():
     run, client = up(json.loads(os.environ.get("EXEC", '{"security":"allowlist","ask":"always","host":"gateway"}')))
-    starter, approver = Client(READ + ["operator.approvals"], caps=CAPS), Client(["operator.read", "operator.approvals"], caps=CAPS)
+    starter, approver = Client(READ + ["operator.approvals"], caps=CAPS), Client(SCOPES, caps=CAPS)
     made = begin(starter, "with approver", "go [[tool:touch claw-2]] [[say:done]]")
     asked = approver.event("exec.approval.requested", 30)
     say("event", short(asked, 2500))
@@ -181,7 +183,7 @@ def approvals():
         starter.close()
         time.sleep(4)
         say("4 s after every approver left: row", row(client, made["sessionId"]))
-        again = Client(["operator.read", "operator.write", "operator.approvals"], caps=CAPS)
+        again = Client(SCOPES, caps=CAPS)
         say("another approver lists ->", short(again.ask("exec.approval.list", {}), 600))
         say("aborting the run ->", short(again.ask("sessions.abort", {"key": made["key"]})))
         time.sleep(2)
