@@ -144,7 +144,7 @@ def approvals():
     run, client = up(json.loads(os.environ.get("EXEC", '{"security":"allowlist","ask":"always","host":"gateway"}')))
     starter, approver = Client(READ + ["operator.approvals"], caps=CAPS), Client(SCOPES, caps=CAPS)
     made = begin(starter, "with approver", "go [[tool:touch claw-2]] [[say:done]]")
-    asked = approver.event("exec.approval.requested", 30)
+    asked = approver.event("exec.approval.requested", 120)
     say("event", short(asked, 2500))
     if not asked:
         say("heard", [m.get("event") or m.get("method") or m.get("id") for _, m in approver.heard][-20:], "closed", approver.closed, client.closed)
@@ -156,7 +156,6 @@ def approvals():
     if asked:
         id = asked["payload"]["id"]
         say("approval.get ->", short(approver.ask("approval.get", {"id": id}), 1400))
-        say("resolve with a decision that is not offered ->", short(approver.ask("approval.resolve", {"id": id, "kind": "exec", "decision": "perhaps"})))
         mark = len(approver.heard)
         say("approval.resolve allow-once ->", short(approver.ask("approval.resolve", {"id": id, "kind": "exec", "decision": "allow-once"}), 900))
         until("made", lambda: os.path.exists(HOME + "/ws/claw-2"), 10)
@@ -172,6 +171,7 @@ def approvals():
     made = begin(starter, "denied", "go [[tool:touch claw-3]] [[say:done]]")
     asked = approver.event("exec.approval.requested", 30, mark)
     if asked:
+        say("a decision that is not offered ->", short(approver.ask("approval.resolve", {"id": asked["payload"]["id"], "kind": "exec", "decision": "perhaps"}), 300))
         say("exec.approval.resolve deny ->", short(approver.ask("exec.approval.resolve", {"id": asked["payload"]["id"], "decision": "deny"}), 500))
         over(client, made["sessionId"])
         history(client, made["key"])
