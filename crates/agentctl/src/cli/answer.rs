@@ -37,7 +37,7 @@ pub(super) struct AnswerArgs {
     #[arg(long, group = "decision", requires = "ask")]
     deny: bool,
     /// With --deny: words for the agent
-    #[arg(long, value_name = "TEXT", requires = "deny")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, requires = "deny")]
     message: Option<String>,
     /// Allow it and store rule N of the ask
     #[arg(long, value_name = "N", group = "decision", requires = "ask")]
@@ -46,7 +46,13 @@ pub(super) struct AnswerArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["decision", "text", "field"], requires = "ask")]
     option: Vec<usize>,
     /// Answer the question with this text
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["decision", "field"], requires = "ask")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        conflicts_with_all = ["decision", "field"],
+        requires = "ask"
+    )]
     text: Option<String>,
     /// Answer one of several questions: its name, and an option or a text
     #[arg(long, value_name = "ID=VALUE", conflicts_with = "decision", requires = "ask")]
@@ -81,7 +87,7 @@ pub(super) struct DenyArgs {
     #[arg(value_name = "ASK", required = true)]
     asks: Vec<String>,
     /// Words for the agent
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
     /// Print one JSON document for each ask, one a line
     #[arg(long)]

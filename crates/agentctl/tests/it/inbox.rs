@@ -357,7 +357,7 @@ fn the_socket_of_the_demo_takes_only_the_open_ask() {
 fn opened_and_settled_are_events_and_wait_names_the_ask() {
     sandboxed(|| {
         let home = home();
-        let mut events = home.command(&["events", "--json"]);
+        let mut events = home.command(&["events"]);
         let mut events = Running(events.stdout(Stdio::piped()).spawn().expect("starts")).asleep();
         let mut lines = BufReader::new(events.0.stdout.take().expect("piped")).lines();
         let id = launch(&home, "w", "x [[permit:true]] [[hang]]", &[]);
