@@ -225,7 +225,7 @@ pub fn rows(fleet: &Fleet, query: &Query) -> Rows {
 pub fn shortened(fleet: &Fleet, ids: &[&str]) -> Vec<String> {
     let others = all_ids(fleet);
     let names = Names::of(&fleet.host);
-    let all = others.iter().map(|id| &**id).chain(ids.iter().copied()).collect();
+    let all = others.iter().map(|id| &**id).chain(ids.iter().copied());
     let typed = Typed::new(all, names.all().collect());
     let short = |id: &&str| id.get(..typed.length(id)).unwrap_or(id).to_owned();
     ids.iter().map(short).collect()
