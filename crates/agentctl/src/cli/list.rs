@@ -108,7 +108,9 @@ pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome
         ui.warn(&warning);
     }
     if rows.is_empty() && !shape.is_for_programs() {
-        empty(args, &rows.faults).iter().for_each(|line| ui.note(line));
+        for line in empty(args, &rows.faults) {
+            ui.note(&line);
+        }
     }
     let listing = arranged(host, &shape, rows);
     show(ui, host, &shape, &listing)?;
