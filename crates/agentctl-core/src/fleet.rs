@@ -337,7 +337,7 @@ fn each_adapter_until<T: Send + 'static>(
     for &adapter in fleet.adapters {
         let count = abandoned_threads::count_of(adapter.name(), None);
         if count.load(Ordering::SeqCst) >= MAX_ABANDONED_THREADS {
-            let why = "it was not asked: too many earlier questions still hang";
+            let why = "it was not read: too many earlier requests still hang";
             if tells(adapter.name()) {
                 all.faults.push(whole_fault(adapter.name(), FaultCode::Failed, why));
             }

@@ -40,7 +40,7 @@ pub use self::conversation::{
 };
 pub use self::doctor::doctor_context;
 pub use self::end::{session_ended, session_waits};
-pub use self::event_line::event_line;
+pub use self::event_line::EventLines;
 pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
 pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
@@ -50,9 +50,9 @@ pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
 pub use self::holders::holder_text;
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
-    Arrangement, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow, RowContext,
-    RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField, columns_table,
-    field_names, session_argument,
+    Arrangement, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow,
+    LockListRow, RowContext, RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField,
+    columns_table, field_names, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};

@@ -3,12 +3,13 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 
-use agentctl_core::ask::{Attachment, AttachmentWay, Fleet, OpenCommand, SessionTerminal};
+use agentctl_core::ask::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{EnvChanges, become_command};
 use agentctl_core::model::Session;
 use clap::Args;
 
+use crate::config::Loaded;
 use crate::face::{TmuxPane, not_started, tmux_pane_of};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::one_line;
@@ -32,7 +33,8 @@ pub(super) struct AttachArgs {
     id: String,
 }
 
-pub(super) fn cmd_attach(ui: &mut Ui, fleet: &Fleet, args: &AttachArgs) -> Outcome {
+pub(super) fn cmd_attach(ui: &mut Ui, loaded: &Loaded, args: &AttachArgs) -> Outcome {
+    let fleet = &loaded.fleet();
     let attachment = fleet.attachment(&args.id);
     let attachment = attachment.map_err(|why| not_started(fleet, why))?;
     let Attachment { session, way, faults } = attachment;
@@ -40,7 +42,11 @@ pub(super) fn cmd_attach(ui: &mut Ui, fleet: &Fleet, args: &AttachArgs) -> Outco
         ui.warn_fault(fault);
     }
     match way {
-        AttachmentWay::Open(command) => match open(ui, &session, command)? {},
+        AttachmentWay::Open(command) => {
+            // Like `resume`, this starts an agent. A terminal that has the session needs no setting.
+            loaded.check_launch()?;
+            match open(ui, &session, command)? {}
+        }
         AttachmentWay::NoInterface => Err(no_interface(&session)),
         AttachmentWay::Terminal(terminal) => go_to(ui, &fleet.host, &session, &terminal),
         AttachmentWay::NoTerminal { pid, launched } => {

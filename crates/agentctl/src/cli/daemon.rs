@@ -135,7 +135,7 @@ fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outc
         return Err(failure);
     }
     let Some(right) = place.take().map_err(failed)? else {
-        return Err(Failure::new(Kind::Refused, "a daemon runs already")
+        return Err(Failure::new(Kind::Refused, "the daemon is already running")
             .hint("`agentctl daemon status` shows it"));
     };
     let alone = ready.is_none();
@@ -164,13 +164,15 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
     ui.note(&match (managed, fresh) {
         (true, false) => format!("started by the service manager, pid {pid}"),
         (_, true) => format!("started, pid {pid}"),
-        (false, false) => format!("runs already, pid {pid}"),
+        (false, false) => format!("already running, pid {pid}"),
     });
     if loaded.metrics.is_some() {
         let asked = client.call(&Request::DaemonStatus(NoParams {}), STATUS_TIMEOUT);
         let trouble = match asked {
             Ok(DaemonStatus { metrics: Some(metrics), .. }) => metrics.trouble,
-            Ok(_) => Some("it began before they were wished: `agentctl daemon restart`".into()),
+            Ok(_) => Some(
+                "the running daemon was started without them: `agentctl daemon restart`".into(),
+            ),
             Err(error) => Some(error.to_string()),
         };
         warn_of_metrics(ui, trouble);
@@ -203,7 +205,7 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
                 Server::Daemon(process) => {
                     format!("stopped by the service manager, pid {}", process.id.pid)
                 }
-                Server::Unknown | Server::Other(_) => "no daemon runs".to_owned(),
+                Server::Unknown | Server::Other(_) => "the daemon is not running".to_owned(),
             });
             return Ok(ExitCode::SUCCESS);
         }
@@ -233,12 +235,12 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
                 place.socket().display()
             ),
         )
-        .hint("it was left alone; end it yourself, then `agentctl daemon start`")),
+        .hint("it was not stopped; stop it yourself, then `agentctl daemon start`")),
         Server::Unknown if force => Err(Failure::new(
             Kind::Failed,
-            "the daemon does not answer, and which process it is cannot be told",
+            "the daemon does not answer, and its process is unknown",
         )
-        .hint("nothing was killed; end what holds the socket, then `agentctl daemon start`")),
+        .hint("nothing was killed; stop the process that holds the socket, then `agentctl daemon start`")),
         Server::Daemon(_) | Server::Unknown => {
             Err(Failure::new(Kind::Failed, "the daemon does not answer")
                 .hint("`--force` kills it; no agent is touched"))
@@ -250,7 +252,7 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
 fn kill(ui: &mut Ui, host: &Host, process: &ProcId) -> Outcome {
     let killed = host.kernel.signal(process, rustix::process::Signal::KILL);
     if killed.is_err() || !has_gone(host, process) {
-        let message = format!("pid {} could not be ended", process.pid);
+        let message = format!("pid {} could not be killed", process.pid);
         return Err(Failure::new(Kind::Failed, message));
     }
     ui.note(&format!("killed, pid {}", process.pid));
@@ -303,9 +305,7 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
 /// line.
 fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
     let (Some(pid), Some(since)) = (status.pid, status.since) else {
-        return vec![
-            "not running: no command needs it but `events` and fuses, which start it".into(),
-        ];
+        return vec!["not running; `events` and fuses start it when they need it".into()];
     };
     let version = one_line(status.version.as_deref().unwrap_or("-"));
     let mut lines =
@@ -359,7 +359,7 @@ fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
     }
     if status.same_world == Some(false) {
         lines.push(
-            "world     it looks at other homes, with other settings or with another program than this command: `agentctl daemon restart`"
+            "settings  its homes, settings or program differ from those of this command: `agentctl daemon restart`"
                 .into(),
         );
     }

@@ -87,13 +87,13 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
     ui.note("");
     ui.note("these are real processes; try:");
     for (command, what) in [
-        ("list --all".to_owned(), "what lives, and what has ended"),
+        ("list --all".to_owned(), "live and ended sessions"),
         (format!("why {waiting}"), "the evidence behind a status"),
-        (format!("logs -f {running}"), "a conversation, as it is written"),
+        (format!("logs -f {running}"), "follow its conversation"),
         (answer, "answer its question"),
-        (format!("stop {running}"), "end one, and all it has started"),
+        (format!("stop {running}"), "stop it and every process it started"),
         ("launch demo -p 'Say hi [[say:hi]]'".to_owned(), "start one of your own"),
-        ("demo --clean".to_owned(), "end them, remove what they wrote"),
+        ("demo --clean".to_owned(), "stop them and remove their files"),
     ] {
         ui.note(&format!("  agentctl {command:<36}{what}"));
     }
@@ -223,7 +223,7 @@ fn clean(ui: &mut Ui, fleet: &Fleet) -> Outcome {
         fs::remove_dir_all(&scratch)?;
     }
     ui.note(&format!(
-        "ended {} agents, removed {removed} demo sessions and the scratch directory",
+        "stopped {} agents, removed {removed} demo sessions and the scratch directory",
         processes.len()
     ));
     Ok(ExitCode::SUCCESS)

@@ -11,8 +11,8 @@ use clap::Args;
 use super::list::{adapter_name, resolved_directory, since};
 use super::stream_end;
 use crate::face::{
-    EventItem, EventRequest, EventStream, EventSubject, NotificationText, StreamEnd,
-    TerminalSequence, event_line, is_notified,
+    EventItem, EventLines, EventRequest, EventStream, EventSubject, NotificationText, StreamEnd,
+    TerminalSequence, is_notified,
 };
 use crate::failure::Outcome;
 use crate::protocol::SubscribeParams;
@@ -90,12 +90,13 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
     stream_end::on_signal(&end)?;
     stream_end::on_reader_gone(&end);
     let is_for_people = ui.is_terminal() && !args.json;
+    let mut lines = EventLines::new(fleet);
     for item in EventStream::open(fleet, request, end)? {
         match item? {
             EventItem::Event(event) => {
                 if is_for_people {
                     ui.measure_again();
-                    ui.line(&event_line(ui.canvas(), &fleet.host, event.event()))?;
+                    ui.line(&lines.line(ui.canvas(), event.event()))?;
                 } else {
                     ui.json_line_text(event.text())?;
                 }

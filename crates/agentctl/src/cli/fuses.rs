@@ -159,7 +159,7 @@ fn action(text: &str) -> Result<Action, String> {
 
 fn dollars(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
-    amount.ok_or_else(|| "write an amount above nothing, like 5.00".into())
+    amount.ok_or_else(|| "write an amount above 0, like 5.00".into())
 }
 
 pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Outcome {
@@ -182,7 +182,7 @@ fn cmd_set(ui: &mut Ui, loaded: &Loaded, args: SetArgs) -> Outcome {
     }
     if let Some(replaced) = &set.replaced {
         let text =
-            format!("it takes the place of one set {} ago", age(host.now(), replaced.set_at));
+            format!("replaced the fuse that was set {} ago", age(host.now(), replaced.set_at));
         ui.note(&text);
     }
     ui.line(&set.fuse.id)?;
@@ -205,7 +205,7 @@ fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
         None => {
             let directory = cancelled.directory.unwrap_or_default();
             let name = session_table::directory(host, &directory);
-            format!("cancelled what could not be read of {name}")
+            format!("removed the unreadable fuse of {name}")
         }
     });
     Ok(ExitCode::SUCCESS)
@@ -214,11 +214,12 @@ fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
 pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
     let (host, shape) = (&fleet.host, args.shape.shape::<FuseListRow>()?);
     let mut report = fleet.fuses();
+    let is_empty = report.fuses.is_empty();
     let mut rows =
         FuseListRow::all(fleet, std::mem::take(&mut report.fuses), shape.shows_short_ids());
     shape.arrange(host, &mut rows);
     report.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
-    if rows.is_empty() && !shape.is_for_programs() {
+    if is_empty && !shape.is_for_programs() {
         let whole = report.faults.is_empty();
         ui.note(if whole { "no fuse is set" } else { "no fuse could be shown" });
     } else {
@@ -237,9 +238,9 @@ pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome
 /// Describes the changed fuse, and reports the daemon and the sources that could not be asked.
 fn say(ui: &mut Ui, host: &Host, what: &str, set: &FuseSet) -> Outcome {
     let fuse = &set.document.fuse;
-    let until = fuse.due_at.map(|at| format!(", at {} at the latest", local_minute(at)));
+    let until = fuse.due_at.map(|at| format!(", expires at {}", local_minute(at)));
     let text = format!(
-        "{what} {}: {}{}; then {}",
+        "{what} {}: {}{}; on expiry: {}",
         fuse_name(host, fuse),
         fuse_conditions(fuse),
         until.unwrap_or_default(),

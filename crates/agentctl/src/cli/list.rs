@@ -6,13 +6,13 @@ mod watch;
 use std::path::{Path, PathBuf};
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
 use clap::{Args, ValueEnum};
 
 use super::shape::{Form, Shape, ShapeArgs};
+use crate::config::Loaded;
 use crate::face::{
     Field, FieldValue, NoBeginning, RowContext, SessionList, SortKey, beginning, session_list,
 };
@@ -93,20 +93,29 @@ pub(super) fn adapter_name(text: &str) -> Result<String, String> {
     Err(format!("there is no adapter of that name; adapters: {}", known.join(", ")))
 }
 
-pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
-    let host = &fleet.host;
+pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome {
+    let (host, fleet) = (&loaded.host, &loaded.fleet());
     let shape = args.shape.shape::<SessionRow>()?;
     let query = query(host, args, &shape)?;
+    let settings_faults = loaded.source_faults();
     if args.watch {
-        return watch::watch(ui, fleet, args, &Watched { query, shape });
+        return watch::watch(ui, fleet, args, &Watched { query, shape, settings_faults });
     }
-    let SessionList { rows, warning } = session_list(fleet, &query);
+    let SessionList { mut rows, warning } = session_list(fleet, &query);
+    let asked_faults = rows.faults.len();
+    rows.faults.extend(settings_faults);
     if let Some(warning) = warning {
         ui.warn(&warning);
     }
+    if rows.is_empty() && !shape.is_for_programs() {
+        for line in empty(args, &rows.faults) {
+            ui.note(&line);
+        }
+    }
     let listing = arranged(host, &shape, rows);
-    show(ui, host, (args, &shape), &listing)?;
-    let code = super::answered(ui, &listing.faults);
+    show(ui, host, &shape, &listing)?;
+    // The user has been warned of the settings before.
+    let code = super::answered(ui, &listing.faults[..asked_faults]);
     // The process ends now: giving back thousands of rows one by one would only delay it.
     std::mem::forget(listing);
     Ok(code)
@@ -116,6 +125,8 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
 struct Watched {
     query: Query,
     shape: Shape<SessionRow>,
+    /// The settings because of which sources may be missing.
+    settings_faults: Vec<Fault>,
 }
 
 /// Sorts and cuts the rows, if that was asked for. Each row is unpacked only to read its key.
@@ -182,15 +193,9 @@ fn needs_table_fields_only(shape: &Shape<SessionRow>) -> bool {
 fn show(
     ui: &mut Ui,
     host: &Host,
-    (args, shape): (&ListArgs, &Shape<SessionRow>),
+    shape: &Shape<SessionRow>,
     listing: &Rows,
 ) -> Result<(), Failure> {
-    if listing.is_empty() && !shape.is_for_programs() {
-        for line in empty(args, &listing.faults) {
-            ui.note(&line);
-        }
-        return Ok(());
-    }
     match &shape.form {
         Form::Json => return Ok(ui.json(listing)?),
         Form::JsonLines => listing.iter().try_for_each(|session| ui.json_line(&session))?,
@@ -198,6 +203,7 @@ fn show(
             let form = table_form(shape, shape.canvas(ui));
             session_table::draw(form, host, listing, &mut |part| ui.drawn(part))?;
         }
+        _ if listing.is_empty() => {}
         _ => ui.drawn(&drawn(shape, shape.canvas(ui), host, listing))?,
     }
     Ok(ui.flush()?)
@@ -234,9 +240,9 @@ fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
         "nothing is running: looked for live sessions of"
     };
     let next = if args.all || args.since.is_some() {
-        "`agentctl doctor` shows where we looked; `agentctl demo` starts a few agents to look at"
+        "`agentctl doctor` shows which homes were searched; `agentctl demo` starts a few demo agents"
     } else {
-        "`agentctl list --all` shows what has ended; `agentctl demo` shows agents at work"
+        "`agentctl list --all` shows ended sessions; `agentctl demo` starts a few demo agents"
     };
     vec![format!("{what} {}", names.join(", ")), next.into()]
 }

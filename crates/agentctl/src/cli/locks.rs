@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{Fleet, LockRequest, UnlockRequest};
-use agentctl_core::locks::Lock;
 use clap::Args;
 
 use super::shape::ShapeArgs;
 use crate::config::Span;
-use crate::face::{local_minute, not_locked};
+use crate::face::{LockListRow, local_minute, not_locked};
 use crate::failure::Outcome;
 use crate::session_table;
 use crate::ui::Ui;
@@ -77,14 +76,18 @@ pub(super) fn cmd_unlock(ui: &mut Ui, fleet: &Fleet, args: &UnlockArgs) -> Outco
 }
 
 pub(super) fn cmd_locks(ui: &mut Ui, fleet: &Fleet, args: &LocksArgs) -> Outcome {
-    let (host, shape) = (&fleet.host, args.shape.shape::<Lock>()?);
+    let (host, shape) = (&fleet.host, args.shape.shape::<LockListRow>()?);
     let mut report = fleet.locks();
-    shape.arrange(host, &mut report.locks);
-    if report.locks.is_empty() && !shape.is_for_programs() {
+    let is_empty = report.locks.is_empty();
+    let locks = std::mem::take(&mut report.locks);
+    let mut rows = LockListRow::all(fleet, locks, shape.shows_short_ids());
+    shape.arrange(host, &mut rows);
+    report.locks = rows.iter().map(|row| row.lock.clone()).collect();
+    if is_empty && !shape.is_for_programs() {
         let whole = report.faults.is_empty();
         ui.note(if whole { "nothing is locked or occupied" } else { "no lock could be shown" });
     } else {
-        shape.print(ui, host, &report.locks, &report)?;
+        shape.print(ui, host, &rows, &report)?;
     }
     Ok(super::answered(ui, &report.faults))
 }

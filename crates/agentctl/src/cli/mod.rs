@@ -125,7 +125,7 @@ pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
 
 fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
     match command {
-        Command::List(args) => with_fleet(ui, list::cmd_list, &args),
+        Command::List(args) => with_settings(ui, list::cmd_list, &args),
         Command::Status(args) => with_fleet(ui, status::cmd_status, &args),
         Command::Why(args) => with_fleet(ui, why::cmd_why, &args),
         Command::Logs(args) => with_fleet(ui, logs::cmd_logs, &args),
@@ -143,7 +143,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         }
         Command::Prune(args) => without_sources(ui, runs::cmd_prune, &args),
         Command::Rm(args) => with_fleet(ui, runs::cmd_rm, &args),
-        Command::Attach(args) => with_fleet(ui, attach::cmd_attach, &args),
+        Command::Attach(args) => with_settings(ui, attach::cmd_attach, &args),
         Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
         Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
@@ -190,6 +190,17 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
 fn with_fleet<A>(ui: &mut Ui, command: fn(&mut Ui, &Fleet, &A) -> Outcome, args: &A) -> Outcome {
     let loaded = loaded(ui)?;
     let outcome = command(ui, &loaded.fleet(), args);
+    with_missing_sources(&loaded, outcome)
+}
+
+/// Does the same for a command that also needs the settings themselves.
+fn with_settings<A>(
+    ui: &mut Ui,
+    command: fn(&mut Ui, &Loaded, &A) -> Outcome,
+    args: &A,
+) -> Outcome {
+    let loaded = loaded(ui)?;
+    let outcome = command(ui, &loaded, args);
     with_missing_sources(&loaded, outcome)
 }
 

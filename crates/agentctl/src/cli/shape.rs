@@ -135,7 +135,9 @@ impl<R: ListRow> Shape<R> {
     pub(super) fn shows_short_ids(&self) -> bool {
         let is_shown = match &self.form {
             Form::Table | Form::WideTable => true,
-            Form::Template(template) => template.uses(&["short_id", "short_session", "target"]),
+            Form::Template(template) => {
+                template.uses(&["short_id", "short_session", "target", "who"])
+            }
             Form::Json | Form::JsonLines | Form::Names | Form::Ids => false,
         };
         is_shown && !self.is_whole

@@ -171,7 +171,7 @@ fn confirm(
     let sessions = &targets.sessions;
     if sessions.is_empty() {
         ui.note(if targets.faults.is_empty() {
-            "there is nothing to stop"
+            "no session to stop"
         } else {
             "no session could be seen"
         });
@@ -190,7 +190,7 @@ fn confirm(
     };
     if args.json || !ui.converses() {
         ui.flush()?;
-        let message = format!("nothing was stopped: to stop {would} needs a confirmation");
+        let message = format!("nothing was stopped: stopping {would} needs a confirmation");
         let failure = Failure::new(Kind::Refused, message)
             .hint("add -y to confirm; without it this command asks, but only on a terminal");
         let listed = if args.json { sessions.as_slice() } else { &[] };

@@ -202,7 +202,7 @@ pub(super) fn metrics(host: &Host, table: MetricsTable) -> Result<MetricsSetting
     };
     if !listen.ip().is_loopback() && !table.allow_remote {
         return Err(wrong("listen", format!("{listen} can be reached from other machines"))
-            .hint("nothing is encrypted; allow_remote = true serves it there all the same"));
+            .hint("the connection is not encrypted; allow_remote = true allows it anyway"));
     }
     let given = (table.token, table.token_env, table.token_file);
     let token = secret(host, given).map_err(|()| {

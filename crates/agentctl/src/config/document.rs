@@ -235,7 +235,7 @@ fn check(key: &Key, shown: &str, value: &DeValue<'_>) -> Result<(), Problem> {
         KeyType::Texts | KeyType::Paths => texts(),
     };
     if !fits {
-        let what = format!("{}, and this is {}", key.kind.expected(), described(value));
+        let what = format!("{}, found {}", key.kind.expected(), described(value));
         return Err(Problem::new(shown, what));
     }
     let text = value.as_str().unwrap_or_default();

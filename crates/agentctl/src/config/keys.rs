@@ -82,15 +82,15 @@ impl KeyType {
     pub fn expected(&self) -> String {
         match self {
             Self::Text | Self::Secret | Self::Url | Self::Path => {
-                "a text in quotes belongs here".into()
+                "expected a text in quotes".into()
             }
-            Self::Span => "a span belongs here, such as \"30s\", \"10m\", \"2h\" or \"7d\"".into(),
-            Self::Flag => "true or false belongs here".into(),
-            Self::Texts => "a list of texts belongs here, such as [\"a\", \"b\"]".into(),
-            Self::Paths => "a list of paths belongs here, such as [\"~/a\", \"/srv/b\"]".into(),
+            Self::Span => "expected a span such as \"30s\", \"10m\", \"2h\" or \"7d\"".into(),
+            Self::Flag => "expected true or false".into(),
+            Self::Texts => "expected a list of texts such as [\"a\", \"b\"]".into(),
+            Self::Paths => "expected a list of paths such as [\"~/a\", \"/srv/b\"]".into(),
             Self::Choice(words) => {
                 let words: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
-                format!("{} belongs here", words.join(" or "))
+                format!("expected {}", words.join(" or "))
             }
         }
     }

@@ -73,7 +73,7 @@ fn no_match_and_several_matches_exit_4_with_what_to_do() {
         let several = home.run(&["why", "01a1de2c"]);
         assert_eq!(several.code, Some(4));
         assert!(
-            several.stderr.contains("fits 7 sessions")
+            several.stderr.contains("matches 7 sessions")
                 && several.stderr.contains("codex:01a1de2c-907e"),
             "{}",
             several.stderr
@@ -263,7 +263,7 @@ fn doctor_adapters_man_and_completions_answer() {
         assert!(
             home.run(&["why", "45454545"])
                 .stdout
-                .contains("is stopped: no process serves it and its last turn is complete")
+                .contains("is stopped: no process runs it, and its last turn is complete")
         );
     });
 }

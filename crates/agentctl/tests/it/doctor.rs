@@ -54,12 +54,15 @@ fn homes_secrets_and_programs_that_are_not_there_are_reported_with_a_fix() {
         assert!(check(&home, "config", "roots.codex").1.ends_with("is not a directory"));
         let ops = check(&home, "config", "webhook ops");
         assert_eq!(ops.0, "failed");
-        assert!(ops.1.contains("NO_SUCH is not set"), "{ops:?}");
+        assert!(ops.1.contains("environment variable NO_SUCH is not set"), "{ops:?}");
         let log = check(&home, "config", "webhook log");
         assert!(log.0 == "failed" && log.1.contains("none cannot be read"), "{log:?}");
         for name in ["gateway work", "metrics"] {
             let token = check(&home, "config", name);
-            assert_eq!((token.0.as_str(), token.1.as_str()), ("failed", "NO_TOKEN is not set"));
+            assert_eq!(
+                (token.0.as_str(), token.1.as_str()),
+                ("failed", "environment variable NO_TOKEN is not set")
+            );
         }
         home.set("PATH", home.path().join("bin").to_string_lossy());
         let notify = check(&home, "config", "notify");

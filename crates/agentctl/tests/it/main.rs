@@ -83,6 +83,7 @@ mod stop_hosted;
 mod stop_launched;
 mod stop_outsiders;
 mod stop_tree;
+mod tables;
 mod terminal;
 mod tidy;
 mod time_zone;
