@@ -30,6 +30,11 @@ sandbox:
 demo:
     cargo run --release --locked -- demo
 
+# Make the pictures of the README from the demo, in a private pid namespace and a temporary home
+shots *pictures:
+    cargo build --locked -p agentctl -p testkit
+    target=${CARGO_TARGET_DIR:-target}/debug && "$target/shots" "$target/agentctl" docs/pictures {{pictures}}
+
 # Measure speed
 bench:
     cargo bench -p agentctl --bench speed
