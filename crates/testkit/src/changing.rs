@@ -29,7 +29,7 @@ pub fn replace_changing(
     while !rest.is_empty() {
         let end = word_end(rest);
         if end == 0 {
-            let next = rest.chars().next().map_or(1, char::len_utf8);
+            let next = sequence_end(rest);
             out.push_str(&rest[..next]);
             rest = &rest[next..];
             continue;
@@ -42,6 +42,14 @@ pub fn replace_changing(
         rest = after;
     }
     out
+}
+
+/// Returns the length of the escape sequence or character at the beginning of a text.
+fn sequence_end(text: &str) -> usize {
+    if text.starts_with("\u{1b}[") {
+        return text.find(|c: char| c.is_ascii_alphabetic()).map_or(text.len(), |at| at + 1);
+    }
+    text.chars().next().map_or(1, char::len_utf8)
 }
 
 /// Returns the length of the word at the beginning of a text. A colon or dot between digits is part of it.
@@ -57,11 +65,6 @@ fn word_end(text: &str) -> usize {
 }
 
 fn kind(before: &str, word: &str, after: &str) -> Option<Changing> {
-    // Parameters of an escape sequence are no values.
-    let in_sequence = before.rsplit_once('\u{1b}').is_some_and(|(_, tail)| !tail.contains('m'));
-    if in_sequence {
-        return None;
-    }
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
     if is_number {
         let before = before.trim_end();
@@ -104,13 +107,13 @@ mod tests {
     fn values_are_replaced_and_everything_else_stays() {
         let text = "pid           12, process 749, live/13.json (it began at tick 4695327)\n\
             demo:9181225b-ad80-426c-aaf2-9be09c8a271c 9181225b 9181225b-ad80 \u{1b}[32mrunning\u{1b}[0m 3s\n\
-            10\n214 tests, exit 143, 1 KB, 20 Book, 15:09:23 2026-11-16 17:09 UTC (2026-11-16T14:58:45.756Z)";
+            10\n\u{1b}[H15:20:08 214 tests, exit 143, 1 KB, 20 Book, 15:09:23 2026-11-16 17:09 UTC (2026-11-16T14:58:45.756Z)";
         let replaced = replace_changing(text, |kind, _| format!("<{kind:?}>"));
         assert_eq!(
             replaced,
             "pid           <Pid>, process <Pid>, live/<Pid>.json (it began at tick <Tick>)\n\
             demo:<Id> <Id> <Id> \u{1b}[32mrunning\u{1b}[0m <Age>\n\
-            10\n214 tests, exit 143, <Size> KB, 20 Book, <Clock> <Date> <Clock> UTC (<Date>)"
+            10\n\u{1b}[H<Clock> 214 tests, exit 143, <Size> KB, 20 Book, <Clock> <Date> <Clock> UTC (<Date>)"
         );
     }
 }
