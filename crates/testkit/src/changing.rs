@@ -79,6 +79,8 @@ fn kind(before: &str, word: &str, after: &str) -> Option<Changing> {
             () if follows("tick") => Some(Changing::Tick),
             () if follows("pid") || follows("process") || follows("live/") => Some(Changing::Pid),
             () if sized => Some(Changing::Size),
+            // The beginning of an id that happens to have no letter.
+            () if word.len() == 8 => Some(Changing::Id),
             () => None,
         };
     }
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn values_are_replaced_and_everything_else_stays() {
         let text = "pid           12, process 749, live/13.json (it began at tick 4695327)\n\
-            demo:9181225b-ad80-426c-aaf2-9be09c8a271c 9181225b 9181225b-ad80 \u{1b}[32mrunning\u{1b}[0m 3s\n\
+            demo:9181225b-ad80-426c-aaf2-9be09c8a271c 91812250 9181225b-ad80 \u{1b}[32mrunning\u{1b}[0m 3s\n\
             10\n\u{1b}[H15:20:08 214 tests, exit 143, 1 KB, 20 Book, 15:09:23 2026-11-16 17:09 UTC (2026-11-16T14:58:45.756Z)";
         let replaced = replace_changing(text, |kind, _| format!("<{kind:?}>"));
         assert_eq!(
