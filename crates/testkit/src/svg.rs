@@ -57,6 +57,7 @@ pub fn drawn(title: &str, columns: usize, screens: &[StyledScreen], seconds: usi
 
 /// The rules that show one screen after the other. A viewer that does not move pictures shows the last one.
 fn animation(count: usize, seconds: usize) -> String {
+    // The last screen stands still for a reader who does not want movement.
     let mut rules = String::new();
     let share = 100.0 / times(count, 1.0);
     for number in 0..count {
@@ -65,11 +66,12 @@ fn animation(count: usize, seconds: usize) -> String {
         rules.push_str(&format!(
             ".f{number} {{ visibility: {rest}; animation: k{number} {}s step-end infinite }}\n\
              @keyframes k{number} {{ 0% {{ visibility: hidden }} {from:.2}% {{ visibility: visible }} \
-             {to:.2}% {{ visibility: {} }} }}\n",
-            seconds * count,
-            if number + 1 == count { "visible" } else { "hidden" }
+             {to:.2}% {{ visibility: {rest} }} }}\n",
+            seconds * count
         ));
     }
+    rules
+        .push_str("@media (prefers-reduced-motion: reduce) { g { animation: none !important } }\n");
     rules
 }
 

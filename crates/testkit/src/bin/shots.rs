@@ -113,10 +113,10 @@ impl Stage {
         let scratch = folder.join(".local/share/agentctl-demo/scratch/infra");
         let prompt = "Move the router to axum [[tool:make test]] [[ask:Drop the old routes?]]";
         let place = scratch.to_str().expect("UTF-8");
-        let launch = ["launch", "demo", "--name", "router", "--cwd", place, "-p", prompt];
+        let launch = ["launch", "demo", "--name", "axum", "--cwd", place, "-p", prompt];
         let launched = self.home.run(&launch);
         assert_eq!(launched.code, Some(0), "{}", launched.stderr);
-        self.ids.insert(launched.stdout.trim().to_owned(), fixed_id("router"));
+        self.ids.insert(launched.stdout.trim().to_owned(), fixed_id("axum"));
         let second = shows(&terminal, "make test");
         std::fs::write(go, "").expect("the tool may end");
         let third = shows(&terminal, "Drop the old");
