@@ -3,7 +3,9 @@
 //! All blocks are one shell session on a terminal of 100 columns. A line `$ command` is followed by its output. A command
 //! that fails must be followed by `$ echo $?`, so that the reader sees its exit code. Values that differ from run to run
 //! (ids, pids, ages, times, sizes) are replaced on both sides before they are compared; so is the number of spaces
-//! between columns, and the order of rows of the same status in a table.
+//! between columns, and the order of rows in a table of sessions.
+//!
+//! `just readme` (the variable `README_UPDATE`) puts changed output into the README; read the difference before you commit it.
 
 use std::process::Command;
 
@@ -40,6 +42,10 @@ fn every_console_block_of_the_readme_is_true() {
         assert_eq!(demo.code, Some(0), "{}", demo.stderr);
         let played = play(&home, &steps);
         let _stopped = home.run(&["daemon", "stop"]);
+        if std::env::var_os("README_UPDATE").is_some() {
+            let text = updated(readme(), &steps, &played);
+            std::fs::write(workspace().join("README.md"), text).expect("written");
+        }
         let wrong = differences(&steps, &played);
         assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     });
@@ -111,6 +117,21 @@ fn differences(steps: &[Step], played: &[Played]) -> Vec<String> {
     wrong
 }
 
+/// Returns the README with the output of every command that printed something else.
+fn updated(readme: String, steps: &[Step], played: &[Played]) -> String {
+    steps.iter().zip(played).fold(readme, |readme, (step, played)| {
+        if comparable(&step.shown) == comparable(&played.output) {
+            return readme;
+        }
+        let (before, after) = (step.shown.trim_end(), played.output.trim_end());
+        let lines = |output: &str| {
+            let gap = if output.is_empty() { "" } else { "\n" };
+            format!("\n$ {}{gap}{output}\n", step.command)
+        };
+        readme.replacen(&lines(before), &lines(after), 1)
+    })
+}
+
 /// Returns the lines of an output without the values that differ from run to run.
 fn comparable(output: &str) -> Vec<String> {
     let text = replace_changing(output.trim_end(), |kind, _| format!("<{kind:?}>"));
@@ -151,4 +172,8 @@ fn a_wrong_line_a_missing_column_and_a_hidden_exit_code_are_found() {
     played[2].output.clear();
     assert_eq!(found(&hidden, &played), 1, "an exit code that is not shown");
     assert_eq!(found(readme, &play(list, "x is waiting\n", 10)[..2]), 1, "the tour ended early");
+    let played = play(list, "x waits\n", 4);
+    let updated = updated(readme.to_owned(), &steps(readme), &played);
+    let expected = readme.replace("x is waiting", "x waits").replace("10\n`", "4\n`");
+    assert_eq!(updated, expected, "only wrong lines are replaced");
 }
