@@ -45,8 +45,9 @@ fn the_page_lists_every_key_with_its_type_and_default() {
 }
 
 #[test]
-fn the_page_lists_every_variable() {
-    let page = page();
+fn the_pages_list_every_variable() {
+    let hooks = crate::source::workspace().join("docs/HOOKS.md");
+    let page = page() + &std::fs::read_to_string(hooks).expect("readable");
     let marks = crate::source::workspace().join("crates/agentctl-core/src/marks.rs");
     let marks = std::fs::read_to_string(marks).expect("readable");
     let own: Vec<&str> = marks.split('"').filter(|text| text.starts_with("AGENTCTL_")).collect();
@@ -55,7 +56,10 @@ fn the_page_lists_every_variable() {
     let agents = adapters.flat_map(|variables| variables.answers.iter().chain(variables.launch));
     let bases = agentctl_core::host::BASE_DIRECTORIES;
     for name in own.into_iter().chain(agents.copied()).chain(bases) {
-        assert!(page.contains(&format!("`{name}`")), "docs/CONFIGURATION.md lacks {name}");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "docs/CONFIGURATION.md and docs/HOOKS.md lack {name}"
+        );
     }
     for word in page.split('`').skip(1).step_by(2).filter(|word| word.starts_with("AGENTCTL_")) {
         assert!(marks.contains(&format!("\"{word}\"")), "{word} is not a variable of agentctl");

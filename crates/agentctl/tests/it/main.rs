@@ -64,6 +64,7 @@ mod order_requests;
 mod pi;
 mod pi_control;
 mod pi_doubt;
+mod pictures;
 mod plain;
 mod protocol;
 mod races;
