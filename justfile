@@ -66,6 +66,11 @@ prometheus:
     cargo build --locked -p agentctl
     .ci/prometheus
 
+# Complete command lines in real bash, zsh and fish (needs zsh, fish and tmux)
+completions:
+    cargo build --locked -p agentctl
+    .ci/completions
+
 # Have a real systemd user manager keep a real daemon (needs root and systemd)
 systemd:
     cargo build --locked -p agentctl

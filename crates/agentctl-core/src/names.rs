@@ -183,6 +183,12 @@ impl Names {
         self.by_session.values().flatten().filter_map(|entry| entry.name.as_deref())
     }
 
+    /// Returns all groups; a group of several sessions is there several times.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        let groups = self.by_session.values().flatten().filter_map(|entry| entry.group.as_deref());
+        groups.filter(|group| !group.is_empty())
+    }
+
     /// Returns the sessions of this name.
     pub fn named(&self, name: &str) -> impl Iterator<Item = &Subject> {
         let entries = self.by_session.values().flatten();

@@ -6,6 +6,7 @@
 //! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
 mod changes;
+mod completions;
 mod conversation;
 mod doctor;
 mod end;
@@ -34,6 +35,9 @@ mod unresolved;
 mod waited;
 
 pub use self::changes::ListChanges;
+pub use self::completions::{
+    Completion, SessionScope, fuse_completions, group_completions, session_completions,
+};
 pub use self::conversation::{
     Conversation, Line, LineKind, SessionLabel, Span, SpanStyle, View, messages_by_time,
     session_labels,

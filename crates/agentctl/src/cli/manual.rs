@@ -1,4 +1,4 @@
-//! `agentctl completions` and `agentctl man`: made from the command tree, so they cannot drift.
+//! `agentctl man`: made from the command tree, so it cannot drift.
 
 use std::process::ExitCode;
 
@@ -7,24 +7,9 @@ use clap::Args;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-/// Print a completion script for a shell
-#[derive(Args)]
-pub(super) struct CompletionsArgs {
-    /// The shell
-    shell: clap_complete::Shell,
-}
-
 /// Print the manual page
 #[derive(Args)]
 pub(super) struct ManArgs {}
-
-pub(super) fn cmd_completions(ui: &mut Ui, args: &CompletionsArgs) -> Outcome {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut super::command(), "agentctl", &mut script);
-    ui.raw(&script)?;
-    ui.flush()?;
-    Ok(ExitCode::SUCCESS)
-}
 
 pub(super) fn cmd_man(ui: &mut Ui, _args: &ManArgs) -> Outcome {
     let mut page = Vec::new();

@@ -3,6 +3,7 @@
 mod adapters;
 mod attach;
 mod colour;
+mod completions;
 mod config;
 mod daemon;
 mod demo;
@@ -98,7 +99,7 @@ enum Command {
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
     Schema(schema::SchemaArgs),
-    Completions(manual::CompletionsArgs),
+    Completions(completions::CompletionsArgs),
     Man(manual::ManArgs),
     #[command(name = agentctl_core::adapters::demo::SUBCOMMAND, hide = true)]
     DemoAgent(crate::demo::agent::AgentArgs),
@@ -107,6 +108,9 @@ enum Command {
 /// Parses and runs one command line.
 pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
     let args: Vec<OsString> = args.collect();
+    if let Some(outcome) = completions::answered(ui, &args) {
+        return outcome;
+    }
     ui.set_json(shape::wants_json(&args));
     let colour = colour::asked(&args);
     if let Some(colour) = colour {
@@ -179,7 +183,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Adapters(args) => without_sources(ui, adapters::cmd_adapters, &args),
         Command::Demo(args) => without_sources(ui, demo::cmd_demo, &args),
         Command::Schema(args) => schema::cmd_schema(ui, &args),
-        Command::Completions(args) => manual::cmd_completions(ui, &args),
+        Command::Completions(args) => completions::cmd_completions(ui, &args),
         Command::Man(args) => manual::cmd_man(ui, &args),
         Command::DemoAgent(args) => crate::demo::agent::run(&crate::config::host()?, &args),
     }

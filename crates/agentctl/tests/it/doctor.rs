@@ -112,9 +112,16 @@ fn the_daemon_completions_and_limits_are_checked() {
         home.set("SHELL", "/usr/bin/bash");
         let absent = check(&home, "shell", "completions for bash");
         assert_eq!(absent.0, "absent");
-        assert!(absent.2.contains("agentctl completions bash > ~/.local/share/bash-completion"));
+        assert!(absent.2.contains("echo 'source <(agentctl completions bash)' >> ~/.bashrc"));
+        home.write(".bashrc", "alias a=agentctl\n");
+        assert_eq!(check(&home, "shell", "completions for bash").0, "absent");
         home.write(".bashrc", "source <(agentctl completions bash)\n");
         assert_eq!(check(&home, "shell", "completions for bash").0, "ok");
+        home.set("SHELL", "/bin/zsh");
+        home.write(".zfunc/_agentctl", "");
+        assert_eq!(check(&home, "shell", "completions for zsh").0, "absent", "not in fpath");
+        home.write(".zshrc", "fpath=(~/.zfunc $fpath)\n");
+        assert_eq!(check(&home, "shell", "completions for zsh").0, "ok");
         home.set("SHELL", "/usr/bin/fish");
         assert_eq!(check(&home, "shell", "completions for fish").0, "absent");
         home.write(".config/fish/completions/agentctl.fish", "");

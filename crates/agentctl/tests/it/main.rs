@@ -16,6 +16,7 @@ mod cli;
 mod codex;
 mod codex_processes;
 mod codex_rollouts;
+mod completions;
 mod configuration;
 mod confirmed;
 mod daemon;
