@@ -41,7 +41,7 @@ pub use verdict::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::adapters::{Adapter, Depth, Found, Look, Root};
+use crate::adapters::{Adapter, Depth, Found, Look, Root, adapter_called};
 use crate::host::Host;
 use crate::kernel::deadline;
 use crate::model::{
@@ -68,10 +68,10 @@ impl Fleet {
         Self { host, adapters }
     }
 
-    /// Returns the adapter of this name.
+    /// Returns the adapter of this name or alias.
     #[must_use]
     pub fn adapter(&self, name: &str) -> Option<&'static dyn Adapter> {
-        self.adapters.iter().find(|adapter| adapter.name() == name).copied()
+        adapter_called(self.adapters, name)
     }
 
     /// Returns the same fleet with the adapter of this name only: no other agent's processes are read.

@@ -6,9 +6,13 @@
 //! `\u{NNNN}`; the variation selectors of emoji, and the joiners between emoji, are left out: no title,
 //! clipboard, cursor or colour sequence reaches a terminal, a chat or a variable.
 
+mod nearest;
+
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
+
+pub use self::nearest::nearest;
 
 /// Ranges of code points above ASCII and C1 that are not shown as they are, in their order: category Cf and
 /// `Default_Ignorable_Code_Point` of Unicode 17, and the two separators that end a line.

@@ -8,6 +8,7 @@
 mod changes;
 mod completions;
 mod conversation;
+mod daemon_change;
 mod doctor;
 mod end;
 mod event_line;
@@ -42,6 +43,7 @@ pub use self::conversation::{
     Conversation, Line, LineKind, SessionLabel, Span, SpanStyle, View, messages_by_time,
     session_labels,
 };
+pub use self::daemon_change::daemon_change_line;
 pub use self::doctor::doctor_context;
 pub use self::end::{session_ended, session_waits};
 pub use self::event_line::EventLines;

@@ -9,6 +9,7 @@ use agentctl_core::kernel::{EnvChanges, become_command};
 use agentctl_core::model::Session;
 use clap::Args;
 
+use super::ids;
 use crate::config::Loaded;
 use crate::face::{TmuxPane, not_started, tmux_pane_of};
 use crate::failure::{Failure, Kind, Outcome};
@@ -17,19 +18,11 @@ use crate::ui::Ui;
 
 /// Open a session in a terminal
 ///
-/// An ended session is opened by its agent's own command (`claude --resume`, `codex resume`, …), in its
-/// directory. A live session in a tmux pane: the pane is selected. Any other live session: its terminal
-/// is named.
+/// Ended session: run the agent's own interactive resume (`claude --resume`, `codex resume`, …) in the session's
+/// directory. Live session in tmux: select its pane. Other live session: print which terminal it runs in.
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl attach 45454545     open this session, or go to its tmux pane
-  agentctl attach .            the session of this directory
-
-Exit status:
-  4  no such session, or several match
-  5  it cannot be opened here: it runs in another terminal, without a terminal or in a server")]
 pub(super) struct AttachArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
+    #[arg(value_name = "ID", help = ids::ONE)]
     id: String,
 }
 

@@ -20,16 +20,20 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::ui::Ui;
 
-/// Start a few demo agents in a scratch directory and look at them
+/// Start a few demo agents to try agentctl with
 ///
-/// Each is a real process in a different state: working, running a tool, waiting for an answer, idle,
-/// finished, failed. Each is named like its directory. They end by themselves after ten minutes at the latest.
+/// No account, key or network is needed. Each agent is a real process in a scratch directory, in another state:
+/// working, running a tool, waiting for an answer, idle, finished, failed. Each is named like its directory. They
+/// end by themselves after ten minutes.
 #[derive(Args)]
 pub(super) struct DemoArgs {
-    /// End the agents that `demo` started and remove what they wrote, nothing else
+    /// Stop the demo agents and remove their files, nothing else
     #[arg(long)]
     clean: bool,
 }
+
+/// The name of this command.
+pub(super) const COMMAND: &str = "demo";
 
 /// Time limit for the agents to begin, and to end.
 const DEMO_TIMEOUT: Duration = Duration::from_secs(30);

@@ -5,7 +5,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 
-use agentctl_core::adapters::ALL;
+use agentctl_core::adapters::{ALL, adapter_called};
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
@@ -23,39 +23,42 @@ use crate::ui::{Canvas, Ui};
 /// `list -a` goes back this far.
 pub(super) const USUAL_HISTORY: &str = "7d";
 
-/// List sessions: everything alive, whoever started it
+/// List live sessions
 ///
-/// Without `-a` only what lives is shown: running, waiting, idle with a process of its own, unknown, and
-/// agent processes without a session yet. Waiting comes first: it needs you.
+/// Sessions that were started without agentctl are listed, too. Sessions that wait for you come first. Without -a, ended sessions are left out. A live session is waiting,
+/// running, idle with a process of its own, or unknown; an agent process without a session yet is listed with
+/// its pid.
 #[derive(Args)]
 pub(super) struct ListArgs {
-    /// Add sessions that have ended (active in the last 7 days)
+    /// Also list ended sessions that were active in the last 7 days
     #[arg(short, long)]
     all: bool,
-    /// How far back ended sessions are added: a span (30d), a date (2026-11-01), or `all`; implies -a
+    /// Also list ended sessions active since then: a span (30d), a date (2026-11-01), or `all`; implies -a
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only this agent
+    /// Only sessions of this agent, by adapter name (`agentctl adapters`)
     #[arg(long, value_name = "NAME", value_parser = adapter_name)]
     adapter: Option<String>,
-    /// Only these statuses (repeat or separate by commas)
+    /// Only sessions with this status (repeatable, or separated by commas)
     #[arg(long, value_name = "STATUS", value_enum, value_delimiter = ',')]
     status: Vec<StatusArg>,
-    /// Only this launch group
+    /// Only sessions of this group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// Only sessions of this directory
+    /// Only sessions in this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// Show subagents under their parent
     #[arg(long)]
     tree: bool,
-    /// Show the list again whenever something changes: on a terminal on a screen of its own until `q`,
-    /// otherwise as a new list when more than an age has changed
+    /// Redraw the list when something changes, until `q` or Ctrl-C
+    ///
+    /// On a terminal the list has a screen of its own. Off a terminal a new list is printed when more than an
+    /// age has changed.
     #[arg(short, long)]
     watch: bool,
-    /// With --watch, on a terminal: ring its bell and show a notification (OSC 9 or 777) when a session begins to
-    /// wait
+    /// With --watch, on a terminal: ring the bell and send a notification (OSC 9 or 777) when a session starts
+    /// to wait for you
     #[arg(long, requires = "watch")]
     bell: bool,
     #[command(flatten)]
@@ -86,10 +89,10 @@ impl From<StatusArg> for Status {
 }
 
 pub(super) fn adapter_name(text: &str) -> Result<String, String> {
-    let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
-    if known.contains(&text) {
-        return Ok(text.to_owned());
+    if let Some(adapter) = adapter_called(ALL, text) {
+        return Ok(adapter.name().to_owned());
     }
+    let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
     Err(format!("there is no adapter of that name; adapters: {}", known.join(", ")))
 }
 

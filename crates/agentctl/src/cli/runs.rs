@@ -10,6 +10,7 @@ use agentctl_core::ask::{
 };
 use clap::Args;
 
+use super::ids;
 use super::shape::ShapeArgs;
 use crate::config::{Defaults, Span};
 use crate::face::{ListRow, RowContext, RunListRow, columns_table, not_pruned, unresolved};
@@ -20,10 +21,10 @@ use crate::ui::Ui;
 /// Longest part of a line that is printed at once.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// List what launches left behind: logs, exit codes, how big
+/// List earlier launches: exit code, directory, size on disk
 ///
-/// A run is one launch. It says what was asked for and how that ended, never whether anything lives.
-/// Runs are removed some days after their end (`keep` below [runs] in the configuration).
+/// A run is the record of one launch: its prompt, output and exit code. Runs are removed 7 days after their end
+/// (`keep` in the table [runs] of the configuration). `agentctl list` shows whether a session is alive.
 #[derive(Args)]
 pub(super) struct RunsArgs {
     /// Only the runs of this session (id or prefix, name, directory, @last), or the run of this id
@@ -39,26 +40,21 @@ pub(super) struct RunsArgs {
     shape: ShapeArgs,
 }
 
-/// Remove the runs that have ended
+/// Remove ended runs
 ///
-/// A run is what one launch left behind: its log and exit code. Sessions themselves stay with their agents,
-/// and so do their names and groups.
+/// A run is the record of one launch: its prompt, output and exit code. Sessions, their names and their groups are
+/// not removed. On a terminal it asks; off a terminal it needs -y.
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl prune --dry-run
-  agentctl prune --older-than 1d -y
-  agentctl prune painter")]
 pub(super) struct PruneArgs {
-    /// Only the runs of these sessions, which needs no confirmation [default: all runs that have ended]
-    #[arg(value_name = "ID", conflicts_with_all = ["dry_run", "older_than"])]
+    #[arg(value_name = "ID", help = ids::RUNS_OF, conflicts_with_all = ["dry_run", "older_than"])]
     ids: Vec<String>,
-    /// Do not ask for confirmation; required where no terminal can be asked
+    /// Do not ask for confirmation; required off a terminal
     #[arg(short, long)]
     yes: bool,
-    /// Only list them
+    /// List what would be removed, and remove nothing
     #[arg(short = 'n', long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Only those that ended longer ago than this
+    /// Only runs that ended longer ago than this: 1d, 12h
     #[arg(long, value_name = "SPAN")]
     older_than: Option<Span>,
     /// Print one JSON document
@@ -66,16 +62,13 @@ pub(super) struct PruneArgs {
     json: bool,
 }
 
-/// Remove the runs of a session: `prune ID`
+/// Remove the runs of a session
 ///
-/// The session's own record, its name and its group stay.
+/// Same as `prune ID`. The session itself, its name and its group are not removed. A live session is refused
+/// (exit code 5).
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl rm painter
-  agentctl rm 2a658488")]
 pub(super) struct RmArgs {
-    /// Session ids or prefixes, names, directories (`.`), @last, or adapter:id
-    #[arg(required = true, value_name = "ID")]
+    #[arg(required = true, value_name = "ID", help = ids::SEVERAL)]
     ids: Vec<String>,
     /// Print one JSON document
     #[arg(long)]

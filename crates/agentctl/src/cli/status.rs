@@ -5,6 +5,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Time, Tokens};
 use clap::Args;
 
+use super::ids;
 use crate::face::{
     age, ended_by_text, exit_value, grouped_number, session_reason_in_brackets, span_text,
     unresolved,
@@ -15,9 +16,12 @@ use crate::text::{clean, columns, one_line, wrap};
 use crate::ui::Ui;
 
 /// Show one session in full
+///
+/// Status and reason, directory, branch, model, processes, times, turns, tokens, cost, how it ended and by
+/// whom, and its last message.
 #[derive(Args)]
 pub(super) struct StatusArgs {
-    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    #[arg(value_name = "ID", help = ids::ONE_OR_HERE)]
     id: Option<String>,
     /// Print one JSON object
     #[arg(long)]

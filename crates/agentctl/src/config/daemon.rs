@@ -140,11 +140,10 @@ fn webhook(
         endpoint.kinds.push(kind(word).map_err(|(why, hint)| wrong("types", why).hint(hint))?);
     }
     for name in &table.adapters {
-        if !adapters::ALL.iter().any(|a| a.name() == name) {
-            return Err(wrong("adapters", format!("`{name}`: there is no such adapter")));
-        }
+        let adapter = adapters::adapter_called(adapters::ALL, name)
+            .ok_or_else(|| wrong("adapters", format!("`{name}`: there is no such adapter")))?;
+        endpoint.adapters.push(adapter.name().to_owned());
     }
-    endpoint.adapters = table.adapters;
     if let Some(Span(span)) = table.timeout {
         if span.is_zero() || span > MAX_WEBHOOK_TIMEOUT {
             return Err(wrong("timeout", "it is not between 1ms and 60s".into()));

@@ -147,7 +147,7 @@ fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
             (&["list", "--adapter", "cursor"], "no adapter of that name", "adapters: claude-code"),
             (&["list", "--sort", "size"], "there is no key `size`", "hint: keys: id, "),
             (&["list", "--status", "sleeping"], "invalid value", "[possible values: waiting"),
-            (&["lst"], "unrecognized subcommand", "tip: some similar subcommands"),
+            (&["lst"], "there is no command `lst`", "hint: did you mean `agentctl list`"),
             (&["schema", "nonsense"], "no schema named", "hint: schemas: adapters"),
         ] {
             let output = home.run(args);
@@ -256,7 +256,7 @@ fn doctor_adapters_man_and_completions_answer() {
         let adapters = home.run(&["adapters", "--json"]).json()["adapters"].clone();
         let known = agentctl_core::adapters::ALL.len();
         assert_eq!(adapters.as_array().map(Vec::len), Some(known));
-        assert!(home.run(&["man"]).stdout.contains(".TH agentctl"));
+        assert!(home.run(&["man"]).stdout.contains(".TH AGENTCTL 1 "));
         for shell in ["bash", "zsh", "fish"] {
             assert!(home.run(&["completions", shell]).stdout.contains("agentctl"));
         }

@@ -3,14 +3,13 @@
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::{AdapterRow, Fleet};
 use agentctl_core::events::EventKind;
-use agentctl_core::locks::Lock;
 use clap::{Arg, Command};
 
 use super::answer::{Answer, Paths};
 use super::position::{Position, Wanted};
 use crate::cli::schema;
 use crate::face::{
-    Completion, FuseListRow, RunListRow, SessionScope, field_names, fuse_completions,
+    Completion, FuseListRow, LockListRow, RunListRow, SessionScope, field_names, fuse_completions,
     group_completions, session_completions,
 };
 use crate::session_table::SessionRow;
@@ -199,7 +198,7 @@ fn sort_keys(path: &[&str]) -> Vec<Completion> {
     let keys = match path {
         ["list"] => field_names::<SessionRow>(),
         ["runs"] => field_names::<RunListRow>(),
-        ["locks"] => field_names::<Lock>(),
+        ["locks"] => field_names::<LockListRow>(),
         ["fuses"] => field_names::<FuseListRow>(),
         ["adapters"] => field_names::<AdapterRow>(),
         _ => Vec::new(),
