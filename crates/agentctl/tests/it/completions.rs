@@ -10,7 +10,7 @@ use std::time::Duration;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
-use crate::launched::{folder, launch, until_stopped};
+use crate::launched::{folder, launch, shims, until_stopped};
 
 /// Asks as the script of fish does, and returns the first line and the completions with their descriptions.
 fn offered(home: &TestHome, words: &[&str]) -> (String, Vec<(String, String)>) {
@@ -303,6 +303,8 @@ fn a_question_writes_nothing_starts_nothing_and_never_fails() {
         let id = launch(&home, "a", "x [[say:hi]]", &["--group", "g"]);
         until_stopped(&home, &id);
         home.write(".config/agentctl/config.toml", "[metrics]\nlisten = 5\nmodle = 1\n[roots\n");
+        // The shim writes the exit code after the session has stopped.
+        eventually("the run is over", || shims().is_empty().then_some(()));
         let before = files(&home.path());
         let short = &id[..8];
         until_offered(&home, &["status", ""], short);
