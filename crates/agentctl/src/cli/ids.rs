@@ -22,6 +22,8 @@ pub(super) const SEVERAL_OR_HERE: &str =
     concat!(several!(), " [default: the only session in this directory]");
 pub(super) const SEVERAL_LIVE_OR_HERE: &str =
     concat!(several!(), " [default: the only live session in this directory]");
+pub(super) const RUNS_OF_ONE: &str =
+    concat!("Only the runs of this session (", one!(), "), or the run of this id");
 pub(super) const RUNS_OF: &str =
     concat!("Only the runs of these sessions, without confirmation. ", several!());
 pub(super) const ONLY: &str = concat!("Only this session: ", one!());

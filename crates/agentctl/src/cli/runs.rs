@@ -27,8 +27,7 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 /// (`keep` in the table [runs] of the configuration). `agentctl list` shows whether a session is alive.
 #[derive(Args)]
 pub(super) struct RunsArgs {
-    /// Only the runs of this session (id or prefix, name, directory, @last), or the run of this id
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", help = ids::RUNS_OF_ONE)]
     id: Option<String>,
     /// Print what the agent of the newest of these runs wrote to stdout
     #[arg(long, requires = "id", conflicts_with = "stderr")]
