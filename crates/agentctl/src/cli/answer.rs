@@ -18,14 +18,7 @@ use crate::ui::Ui;
 /// answered. Without a decision, on a terminal, asks are shown one after the other. Processes below an agent may
 /// not answer.
 #[derive(Args)]
-#[command(
-    group = ArgGroup::new("decision").multiple(false),
-    after_help = "Examples:
-  agentctl answer a7f319c2 --allow
-  agentctl answer a7f319c2 --deny --message 'use the staging database'
-  agentctl answer 0c41d27e --option 2
-  agentctl answer"
-)]
+#[command(group = ArgGroup::new("decision").multiple(false))]
 pub(super) struct AnswerArgs {
     /// The ask, by at least 6 characters of its id [default: all, one after the other]
     #[arg(value_name = "ASK")]
@@ -67,8 +60,6 @@ pub(super) struct AnswerArgs {
 
 /// Allow asks once
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl approve a7f319c2")]
 pub(super) struct ApproveArgs {
     /// The asks, by at least 6 characters of their id
     #[arg(value_name = "ASK", required = true)]
@@ -80,8 +71,6 @@ pub(super) struct ApproveArgs {
 
 /// Deny asks; the agents go on without it
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl deny a7f319c2 --message 'use the staging database'")]
 pub(super) struct DenyArgs {
     /// The asks, by at least 6 characters of their id
     #[arg(value_name = "ASK", required = true)]

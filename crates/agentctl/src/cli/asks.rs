@@ -18,10 +18,6 @@ use crate::ui::Ui;
 /// Sessions of all agents, started by anyone. With an ask or a session: in full, with the whole command, change or
 /// plan, and the commands that answer it.
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl asks
-  agentctl asks a7f319c2
-  agentctl asks --group morning -q")]
 pub(super) struct AsksArgs {
     /// Asks by at least 6 characters of their id, or sessions
     #[arg(value_name = "ASK|ID")]

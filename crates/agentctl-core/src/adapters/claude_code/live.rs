@@ -158,7 +158,7 @@ impl Living<'_> {
             Domain::Ours | Domain::Unnamed => {}
             Domain::Deserted => return,
             Domain::Elsewhere(why) => {
-                let says = "a live record from another pid domain";
+                let says = "a live record written on another machine or in another container";
                 return self.add_unseen(
                     record,
                     (ReasonKind::Elsewhere, why),
@@ -425,7 +425,7 @@ fn domain(look: &Look, text: Option<&str>) -> Domain {
             Domain::Elsewhere("its process lives in another pid namespace".into())
         }
         Some(_) => Domain::Elsewhere("it was recorded on another machine".into()),
-        None => Domain::Elsewhere(format!("its pid domain `{text}` is not understood")),
+        None => Domain::Elsewhere(format!("its pid namespace `{text}` is not understood")),
     }
 }
 
