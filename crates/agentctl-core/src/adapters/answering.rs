@@ -7,7 +7,7 @@
 use super::{Look, Root};
 use crate::model::{Ask, Reply, Session};
 
-/// What an agent can be asked and told, for `agentctl adapters`.
+/// The asks and messages that reach an agent, for `agentctl adapters`.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweringAbilities {
     /// The asks that can be answered from here, in a few words; `-` for none.
