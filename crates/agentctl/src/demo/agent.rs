@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use agentctl_core::adapters::demo::{Line, Live, LiveAsk, SocketAnswer, SocketOrder, Usage};
+use agentctl_core::adapters::demo::{Line, Live, SocketOrder, Usage};
 use agentctl_core::host::Host;
 use agentctl_core::model::{is_session_id, shorten};
 use clap::Args;
@@ -76,22 +76,11 @@ enum Turn {
 
 /// The cause that cuts a turn short.
 #[derive(Clone, Copy)]
-enum Cut {
+pub(super) enum Cut {
     /// This signal: the process exits.
     Signal(i32),
     /// An order that ends the turn only.
     Order,
-}
-
-/// The result of waiting for an answer.
-enum Answered {
-    /// The tool may run.
-    Allowed,
-    /// The tool may not run, for this reason.
-    Denied(String),
-    /// The question is answered; the conversation holds the text.
-    Text,
-    Cut(Cut),
 }
 
 /// Words that will become a turn.
@@ -107,18 +96,18 @@ impl Prompt {
     }
 }
 
-struct Agent {
-    home: Home,
+pub(super) struct Agent {
+    pub(super) home: Home,
     host: Arc<Host>,
     conversation: Conversation,
-    live: Live,
-    events: Receiver<Event>,
+    pub(super) live: Live,
+    pub(super) events: Receiver<Event>,
     sender: Sender<Event>,
     queue: VecDeque<Prompt>,
     /// The messages that it has taken, by the id that their sender chose.
     taken: HashSet<String>,
     /// The commands that may run without another ask.
-    always: HashSet<String>,
+    pub(super) always: HashSet<String>,
     messages: u64,
     model: String,
 }
@@ -240,22 +229,22 @@ impl Agent {
         Ok(agent)
     }
 
-    fn say_live(&mut self, status: &str, detail: Option<String>) -> io::Result<()> {
+    pub(super) fn say_live(&mut self, status: &str, detail: Option<String>) -> io::Result<()> {
         status.clone_into(&mut self.live.status);
         self.live.detail = detail;
         self.live.ask = None;
         self.home.write_live(std::process::id(), &self.live)
     }
 
-    fn write(&mut self, line: Line) -> io::Result<()> {
+    pub(super) fn write(&mut self, line: Line) -> io::Result<()> {
         self.conversation.append(&line)
     }
 
-    fn now(&self) -> String {
+    pub(super) fn now(&self) -> String {
         self.host.now().to_string()
     }
 
-    fn id(&mut self) -> String {
+    pub(super) fn id(&mut self) -> String {
         self.messages += 1;
         format!("demo-{}-{}", std::process::id(), self.messages)
     }
@@ -317,7 +306,7 @@ impl Agent {
     }
 
     /// Writes the call of a command; returns its id.
-    fn write_call(&mut self, command: &str, read: &mut u64) -> io::Result<String> {
+    pub(super) fn write_call(&mut self, command: &str, read: &mut u64) -> io::Result<String> {
         let (id, at, usage) = (self.id(), self.now(), spend(read, command));
         let call = format!("call-{}-{}", std::process::id(), self.messages);
         let (command, model) = (command.to_owned(), self.model.clone());
@@ -326,7 +315,7 @@ impl Agent {
     }
 
     /// Runs a command in a process group of its own; an interrupt ends the whole group.
-    fn run_tool(&mut self, call: String, command: &str) -> io::Result<Option<Cut>> {
+    pub(super) fn run_tool(&mut self, call: String, command: &str) -> io::Result<Option<Cut>> {
         self.say_live("tool", Some(format!("shell: {}", shorten(command, 80))))?;
         let group = self.start_tool(command)?;
         let outcome = loop {
@@ -350,31 +339,6 @@ impl Agent {
                 Ok(None)
             }
             Err(cut) => Ok(Some(cut)),
-        }
-    }
-
-    /// Asks for permission to run a command, and runs it if that is allowed. A denial continues the turn.
-    fn permit(&mut self, command: &str, read: &mut u64) -> io::Result<Option<Cut>> {
-        let call = self.write_call(command, read)?;
-        if self.always.contains(command) {
-            return self.run_tool(call, command);
-        }
-        let ask = LiveAsk {
-            id: call.clone(),
-            kind: "permission".into(),
-            text: format!("shell: {}", shorten(command, 80)),
-            command: Some(command.to_owned()),
-            options: Vec::new(),
-        };
-        match self.wait_for_answer(ask)? {
-            Answered::Cut(cut) => Ok(Some(cut)),
-            Answered::Denied(why) => {
-                let at = self.now();
-                self.write(Line::Result { call, text: why, is_error: true, at })?;
-                self.say_live("busy", None)?;
-                Ok(None)
-            }
-            Answered::Allowed | Answered::Text => self.run_tool(call, command),
         }
     }
 
@@ -403,106 +367,8 @@ impl Agent {
         Ok(group)
     }
 
-    /// Asks a question: `Which?|Red|Blue` has two options.
-    fn ask(&mut self, question: &str) -> io::Result<Option<Cut>> {
-        let mut words = question.split('|').map(|word| word.trim().to_owned());
-        let text = words.next().unwrap_or_default();
-        let options: Vec<String> = words.filter(|word| !word.is_empty()).collect();
-        // The entry is written before the live record: a look in between would date the prompt by the entry
-        // before it, and another watcher by this one.
-        let (id, at) = (self.id(), self.now());
-        self.write(Line::Ask { id: id.clone(), question: text.clone(), at })?;
-        let ask =
-            LiveAsk { id, kind: "question".into(), text: text.clone(), command: None, options };
-        speak(&text);
-        match self.wait_for_answer(ask)? {
-            Answered::Cut(cut) => Ok(Some(cut)),
-            Answered::Text | Answered::Allowed | Answered::Denied(_) => {
-                self.say_live("busy", None)?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Shows an ask and waits for its answer. This loop alone decides which answer is taken.
-    fn wait_for_answer(&mut self, ask: LiveAsk) -> io::Result<Answered> {
-        self.live.status = "waiting".into();
-        self.live.detail = Some(ask.text.clone());
-        self.live.ask = Some(ask.clone());
-        self.home.write_live(std::process::id(), &self.live)?;
-        loop {
-            let event = self.events.recv().map_err(io::Error::other)?;
-            match event {
-                Event::Told(text) if ask.kind == "question" => {
-                    self.answer_question(text)?;
-                    return Ok(Answered::Text);
-                }
-                Event::Order(request) => {
-                    let answer = match &request.order {
-                        SocketOrder::Answer(answer) if answer.ask == ask.id => answer.clone(),
-                        SocketOrder::Answer(_) => {
-                            request.refuse("this ask is not open");
-                            continue;
-                        }
-                        _ => match self.take_elsewhere(Event::Order(request))? {
-                            Some(cut) => return Ok(Answered::Cut(cut)),
-                            None => continue,
-                        },
-                    };
-                    match self.settle(&ask, answer)? {
-                        Ok(answered) => {
-                            request.take();
-                            return Ok(answered);
-                        }
-                        Err(why) => request.refuse(why),
-                    }
-                }
-                event => {
-                    if let Some(cut) = self.take_elsewhere(event)? {
-                        return Ok(Answered::Cut(cut));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Decides about one answer to the open ask: taken with this result, or refused for this reason.
-    fn settle(
-        &mut self,
-        ask: &LiveAsk,
-        answer: SocketAnswer,
-    ) -> io::Result<Result<Answered, &'static str>> {
-        if answer.stop {
-            return Ok(Ok(Answered::Cut(Cut::Order)));
-        }
-        if ask.kind == "question" {
-            let chosen = (!answer.options.is_empty()).then(|| answer.options.join(", "));
-            let Some(text) = answer.text.or(chosen) else {
-                return Ok(Err("a question needs a text"));
-            };
-            self.answer_question(text)?;
-            return Ok(Ok(Answered::Text));
-        }
-        Ok(match answer.allow {
-            Some(true) => {
-                self.always.extend(ask.command.clone().filter(|_| answer.always));
-                Ok(Answered::Allowed)
-            }
-            Some(false) => {
-                let words = answer.message.map(|words| format!("denied: {words}"));
-                Ok(Answered::Denied(words.unwrap_or_else(|| "denied".into())))
-            }
-            None => Err("a permission needs `allow`"),
-        })
-    }
-
-    fn answer_question(&mut self, text: String) -> io::Result<()> {
-        let (id, at) = (self.id(), self.now());
-        self.write(Line::Answer { id, text, at })
-    }
-
     /// Takes an event that nothing waits for; returns the cause if it cuts the turn short.
-    fn take_elsewhere(&mut self, event: Event) -> io::Result<Option<Cut>> {
+    pub(super) fn take_elsewhere(&mut self, event: Event) -> io::Result<Option<Cut>> {
         match event {
             Event::Signal(signal) => return Ok(Some(Cut::Signal(signal))),
             Event::Told(text) => self.queue.push_back(Prompt::typed(text)),
@@ -611,7 +477,7 @@ fn end_after(time: Duration, sender: &Sender<Event>) {
 }
 
 /// Prints a line of the agent. If the reader of stdout is gone, the agent continues.
-fn speak(text: &str) {
+pub(super) fn speak(text: &str) {
     let _unheard = writeln!(io::stdout(), "{text}");
 }
 

@@ -5,6 +5,7 @@
 //! real agent: it does not know agentctl.
 
 pub mod agent;
+mod asking;
 mod home;
 mod script;
 mod socket;

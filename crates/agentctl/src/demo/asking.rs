@@ -1,0 +1,144 @@
+//! Questions and permissions of the agent: one loop shows an ask and decides which answer is taken.
+
+use std::io;
+
+use agentctl_core::adapters::demo::{Line, LiveAsk, SocketAnswer, SocketOrder};
+use agentctl_core::model::shorten;
+
+use super::agent::{Agent, Cut, Event, speak};
+
+/// The result of waiting for an answer.
+enum Answered {
+    /// The tool may run.
+    Allowed,
+    /// The tool may not run, for this reason.
+    Denied(String),
+    /// The question is answered; the conversation holds the text.
+    Text,
+    Cut(Cut),
+}
+
+impl Agent {
+    /// Asks for permission to run a command, and runs it if that is allowed. A denial continues the turn.
+    pub(super) fn permit(&mut self, command: &str, read: &mut u64) -> io::Result<Option<Cut>> {
+        let call = self.write_call(command, read)?;
+        if self.always.contains(command) {
+            return self.run_tool(call, command);
+        }
+        let ask = LiveAsk {
+            id: call.clone(),
+            kind: "permission".into(),
+            text: format!("shell: {}", shorten(command, 80)),
+            command: Some(command.to_owned()),
+            options: Vec::new(),
+        };
+        match self.wait_for_answer(ask)? {
+            Answered::Cut(cut) => Ok(Some(cut)),
+            Answered::Denied(why) => {
+                let at = self.now();
+                self.write(Line::Result { call, text: why, is_error: true, at })?;
+                self.say_live("busy", None)?;
+                Ok(None)
+            }
+            Answered::Allowed | Answered::Text => self.run_tool(call, command),
+        }
+    }
+
+    /// Asks a question: `Which?|Red|Blue` has two options.
+    pub(super) fn ask(&mut self, question: &str) -> io::Result<Option<Cut>> {
+        let mut words = question.split('|').map(|word| word.trim().to_owned());
+        let text = words.next().unwrap_or_default();
+        let options: Vec<String> = words.filter(|word| !word.is_empty()).collect();
+        // The entry is written before the live record: a look in between would date the prompt by the entry
+        // before it, and another watcher by this one.
+        let (id, at) = (self.id(), self.now());
+        self.write(Line::Ask { id: id.clone(), question: text.clone(), at })?;
+        let ask =
+            LiveAsk { id, kind: "question".into(), text: text.clone(), command: None, options };
+        speak(&text);
+        match self.wait_for_answer(ask)? {
+            Answered::Cut(cut) => Ok(Some(cut)),
+            Answered::Text | Answered::Allowed | Answered::Denied(_) => {
+                self.say_live("busy", None)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Shows an ask and waits for its answer. This loop alone decides which answer is taken.
+    fn wait_for_answer(&mut self, ask: LiveAsk) -> io::Result<Answered> {
+        self.live.status = "waiting".into();
+        self.live.detail = Some(ask.text.clone());
+        self.live.ask = Some(ask.clone());
+        self.home.write_live(std::process::id(), &self.live)?;
+        loop {
+            let event = self.events.recv().map_err(io::Error::other)?;
+            match event {
+                Event::Told(text) if ask.kind == "question" => {
+                    self.answer_question(text)?;
+                    return Ok(Answered::Text);
+                }
+                Event::Order(request) => {
+                    let answer = match &request.order {
+                        SocketOrder::Answer(answer) if answer.ask == ask.id => answer.clone(),
+                        SocketOrder::Answer(_) => {
+                            request.refuse("this ask is not open");
+                            continue;
+                        }
+                        _ => match self.take_elsewhere(Event::Order(request))? {
+                            Some(cut) => return Ok(Answered::Cut(cut)),
+                            None => continue,
+                        },
+                    };
+                    match self.settle(&ask, answer)? {
+                        Ok(answered) => {
+                            request.take();
+                            return Ok(answered);
+                        }
+                        Err(why) => request.refuse(why),
+                    }
+                }
+                event => {
+                    if let Some(cut) = self.take_elsewhere(event)? {
+                        return Ok(Answered::Cut(cut));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decides about one answer to the open ask: taken with this result, or refused for this reason.
+    fn settle(
+        &mut self,
+        ask: &LiveAsk,
+        answer: SocketAnswer,
+    ) -> io::Result<Result<Answered, &'static str>> {
+        if answer.stop {
+            return Ok(Ok(Answered::Cut(Cut::Order)));
+        }
+        if ask.kind == "question" {
+            let chosen = (!answer.options.is_empty()).then(|| answer.options.join(", "));
+            let Some(text) = answer.text.or(chosen) else {
+                return Ok(Err("a question needs a text"));
+            };
+            self.answer_question(text)?;
+            return Ok(Ok(Answered::Text));
+        }
+        Ok(match answer.allow {
+            Some(true) => {
+                self.always.extend(ask.command.clone().filter(|_| answer.always));
+                Ok(Answered::Allowed)
+            }
+            Some(false) => {
+                let words = answer.message.map(|words| format!("denied: {words}"));
+                Ok(Answered::Denied(words.unwrap_or_else(|| "denied".into())))
+            }
+            None => Err("a permission needs `allow`"),
+        })
+    }
+
+    fn answer_question(&mut self, text: String) -> io::Result<()> {
+        let (id, at) = (self.id(), self.now());
+        self.write(Line::Answer { id, text, at })
+    }
+}
