@@ -1,6 +1,6 @@
 //! Right, unknown or wrong: compares agentctl's answers with the scenario.
 //!
-//! The same session is asked for in four ways (`list`, `list -a`, `status`, `why`); all must agree with
+//! The same session is asked for in five ways (`list`, `list -a`, `status`, `why`, `asks`); all must agree with
 //! the truth and with each other. `unknown` is not wrong, and it is counted.
 
 use serde::{Deserialize, Serialize};
@@ -296,6 +296,7 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
         }
         Err(error) => wrong.push(format!("status: exit {code:?}, {error}: {stderr}")),
     }
+    wrong.extend(asks_differ(stage, &live, &fits)?);
     let (_, why, _) = stage.ask(&["why", &name])?;
     let word = if unknown.is_empty() { claim.status } else { "unknown" };
     if wrong.is_empty() && !why.contains(&format!(" is {word}: ")) {
@@ -310,6 +311,24 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
     };
     let alive = claim.is_live();
     Ok(Check { moment: moment.to_owned(), verdict, evidence, alive, outcome_only })
+}
+
+/// Compares `asks` with `list`: a session has an ask if it waits for a human, and none otherwise.
+fn asks_differ(
+    stage: &Stage,
+    live: &[Value],
+    fits: &dyn Fn(&&Value) -> bool,
+) -> Result<Option<String>, Trouble> {
+    let (code, stdout, stderr) = stage.ask(&["asks", "--json"])?;
+    let document: Value = serde_json::from_str(&stdout)
+        .map_err(|e| format!("agentctl asks exited {code:?}: {e}: {stderr}"))?;
+    let waits = live.iter().filter(fits).any(|row| row["status"] == "waiting");
+    // An ask names its session and process like a row, under other names.
+    let row = |ask: &Value| serde_json::json!({"id": ask["session_id"], "pid": ask["pid"]});
+    let asks = document["asks"].as_array().into_iter().flatten();
+    let asks: Vec<Value> = asks.filter(|ask| fits(&&row(ask))).cloned().collect();
+    Ok((waits == asks.is_empty())
+        .then(|| format!("asks: waiting is {waits}, and there are {asks:?}")))
 }
 
 /// Compares with several claims of which any may be right: the best verdict decides, the earlier of equal ones.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::demo;
-use agentctl_core::ask::Fleet;
+use agentctl_core::ask::{AsksRequest, Fleet};
 use agentctl_core::fleet::{Query, rows_of, shortened};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{ExitWatch, Spawn, Stdio};
@@ -91,8 +91,10 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
         session.and_then(|s| s.name.clone()).unwrap_or_else(|| short_id(session))
     };
     let (waiting, running) = (word(find(Status::Waiting)), word(find(Status::Running)));
-    // The demo agent itself knows no names.
-    let answer = format!("{} --tell {} -p yes", demo::SUBCOMMAND, short_id(find(Status::Waiting)));
+    let asked = fleet.asks(&AsksRequest { adapter: Some("demo".into()), ..AsksRequest::default() });
+    let asked = asked.ok().and_then(|document| document.asks.into_iter().next());
+    let ask = asked.map_or_else(|| "ASK".to_owned(), |ask| ask.short_id().to_owned());
+    let answer = format!("answer {ask} --text yes");
     ui.note("");
     ui.note("these are real processes; try:");
     for (command, what) in [
