@@ -20,7 +20,12 @@ pub(crate) struct Stream {
 impl Stream {
     /// Begins to listen in this home.
     pub(crate) fn start(home: &Path) -> Self {
-        let mut command = ours(home, &["events", "--type", "started,running,waiting,idle,stopped"]);
+        Self::of(home, "started,running,waiting,idle,stopped")
+    }
+
+    /// Begins to listen to these types in this home.
+    pub(crate) fn of(home: &Path, types: &str) -> Self {
+        let mut command = ours(home, &["events", "--type", types]);
         command.env("AGENTCTL_NO_DAEMON", "1").stdout(Stdio::piped());
         let mut running = Beside::start(&mut command);
         asleep(running.child.id());
@@ -28,14 +33,14 @@ impl Stream {
         Self { running, lines }
     }
 
-    /// Reads until this event of that session.
-    pub(crate) fn until(&mut self, id: &str, kind: &str) {
+    /// Reads until this event of that session, and returns it.
+    pub(crate) fn until(&mut self, id: &str, kind: &str) -> Value {
         loop {
             let mut line = String::new();
             self.lines.read_line(&mut line).expect("it speaks");
             let event: Value = serde_json::from_str(&line).expect("an event");
             if event["session_id"] == id && event["type"] == kind {
-                return;
+                return event;
             }
         }
     }

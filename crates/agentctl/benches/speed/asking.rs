@@ -1,0 +1,71 @@
+//! The inbox with the demo agent, among 10,000 old sessions: from an ask to its event, and the whole command that
+//! answers it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::measure::ours;
+use crate::telling::Stream;
+
+/// A demo agent that stays and takes messages.
+struct Kept<'a> {
+    home: &'a Path,
+    id: String,
+    pid: u64,
+}
+
+impl<'a> Kept<'a> {
+    fn launch(home: &'a Path) -> Self {
+        let mut launch = ours(home, &["launch", "demo", "--keep", "-p", "x [[say:ready]]"]);
+        let launched = launch.stdout(Stdio::piped()).output().expect("started");
+        let id = String::from_utf8(launched.stdout).expect("an id").trim().to_owned();
+        let waited = ours(home, &["wait", &id, "--for", "idle"]).status().expect("started");
+        assert!(waited.success(), "it does not rest");
+        let status = ours(home, &["status", &id, "--json"]).output().expect("started");
+        let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+        Self { home, id, pid: status["pid"].as_u64().expect("a pid") }
+    }
+
+    /// Gives it a prompt by its own socket.
+    fn say(&self, round: usize, prompt: &str) {
+        let socket = self.home.join(format!(".local/share/agentctl-demo/live/{}.sock", self.pid));
+        let mut stream = UnixStream::connect(socket).expect("it listens");
+        let order = json!({"message": {"id": format!("m{round}"), "text": prompt}});
+        writeln!(stream, "{order}").expect("sent");
+        let mut reply = String::new();
+        BufReader::new(stream).read_line(&mut reply).expect("a reply");
+        assert!(reply.contains("true"), "{reply}");
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        let _stopped = ours(self.home, &["stop", &self.id]).status();
+    }
+}
+
+/// Returns the times from a prompt that asks to `ask.opened`, and those of the command `answer`.
+pub(crate) fn measure(home: &Path, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
+    let agent = Kept::launch(home);
+    let mut stream = Stream::of(home, "ask.opened,ask.settled,idle");
+    let (mut opened, mut answered) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        stream.quiet();
+        let start = Instant::now();
+        agent.say(round, "x [[permit:true]] [[say:y]]");
+        let ask = stream.until(&agent.id, "ask.opened");
+        opened.push(start.elapsed());
+        let id = ask["ask"]["id"].as_str().expect("an id").to_owned();
+        let start = Instant::now();
+        let taken = ours(home, &["answer", &id, "--allow"]).output().expect("started");
+        answered.push(start.elapsed());
+        assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+        stream.until(&agent.id, "session.idle");
+    }
+    (opened, answered)
+}
