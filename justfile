@@ -96,3 +96,7 @@ record agent scenario case *args:
 # Play every promised version of each agent and write its line on docs/CONFORMANCE.md; another one: --version codex=latest
 lab-versions *args:
     cargo run --release --locked -p lab -- versions --page docs/CONFORMANCE.md {{args}}
+
+# Have eight processes answer one ask at once, many times: exactly one is taken
+answers rounds="1000":
+    AGENTCTL_ANSWER_ROUNDS={{rounds}} cargo test --locked -p agentctl --test it inbox::of_many -- --nocapture

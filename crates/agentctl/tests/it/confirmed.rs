@@ -15,7 +15,12 @@ fn is_live(home: &TestHome, id: &str) -> bool {
 }
 
 /// Runs the program on a terminal with this input. Its stdout is the terminal, or a pipe.
-fn on_terminal(home: &TestHome, args: &[&str], words: &str, stdout_is_pipe: bool) -> Option<i32> {
+pub(crate) fn on_terminal(
+    home: &TestHome,
+    args: &[&str],
+    words: &str,
+    stdout_is_pipe: bool,
+) -> Option<i32> {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("granted");
     unlockpt(&terminal).expect("unlocked");

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Output, TestHome, eventually, sandboxed};
 
+use crate::confirmed::on_terminal;
 use crate::events::Stream;
 use crate::home;
 use crate::launched::{launch, status, until_said, until_stopped};
@@ -166,11 +167,12 @@ fn what_waits_and_what_asks_are_the_same_sessions() {
 
 #[test]
 fn of_many_answers_at_once_exactly_one_is_taken() {
-    const ROUNDS: usize = 12;
+    let rounds =
+        std::env::var("AGENTCTL_ANSWER_ROUNDS").map_or(12, |n| n.parse().expect("a number"));
     const ANSWERERS: usize = 8;
     sandboxed(|| {
         let home = home();
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             let cwd = format!("w{round}");
             let prompt = "x [[permit:echo ran >> ran]] [[say:after]]";
             let id = launch(&home, &cwd, prompt, &[]);
@@ -374,5 +376,24 @@ fn opened_and_settled_are_events_and_wait_names_the_ask() {
         let settled = until("ask.settled");
         assert_eq!(settled["id"], format!("{}-settled", id_of(&ask)));
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}
+
+#[test]
+fn a_walk_on_a_terminal_answers_skips_and_leaves() {
+    sandboxed(|| {
+        let home = home();
+        let ids = ["a", "b", "c"].map(|w| launch(&home, w, "x [[permit:touch yes]] [[hang]]", &[]));
+        ids.iter().for_each(|id| drop(ask_of(&home, id)));
+        assert_eq!(on_terminal(&home, &["answer"], "a\ns\nq\n", false), Some(0));
+        let ran = |w: &str| home.path().join(w).join("yes").exists();
+        eventually("one tool ran", || {
+            (["a", "b", "c"].iter().filter(|w| ran(w)).count() == 1).then_some(())
+        });
+        let left = home.run(&["asks", "--json"]).json();
+        assert_eq!(left["asks"].as_array().map(Vec::len), Some(2), "one was skipped, one was left");
+        for id in &ids {
+            assert_eq!(home.run(&["stop", id]).code, Some(0));
+        }
     });
 }
