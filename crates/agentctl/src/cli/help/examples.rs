@@ -64,9 +64,9 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         "answer",
         &[
             ("agentctl answer a7f319c2 --allow", "Allow it once"),
-            ("agentctl answer a7f319c2 --deny --message 'no'", "Deny it"),
+            ("agentctl answer a7f319c2 --deny --message 'no'", "Deny it, with a reason"),
             ("agentctl answer 0c41d27e --option 2", "Choose an option of a question"),
-            ("agentctl answer", "Walk through all asks on a terminal"),
+            ("agentctl answer", "Walk through all of them"),
         ],
     ),
     of(
