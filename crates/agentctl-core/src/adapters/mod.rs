@@ -13,6 +13,7 @@ pub mod codex;
 pub mod control;
 mod declared;
 pub mod demo;
+pub mod describe_ask;
 pub mod launchers;
 pub mod openclaw;
 pub mod opencode;
