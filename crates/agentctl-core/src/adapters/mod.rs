@@ -6,6 +6,7 @@
 //! through it with [`demo`] as the example.
 
 pub mod answering;
+pub mod asker;
 mod cached;
 mod claims;
 pub mod claude_code;

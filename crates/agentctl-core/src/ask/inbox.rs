@@ -1,5 +1,7 @@
 //! The questions `asks` and `answer`: everything that waits for a human, and the answer to one of it.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +9,9 @@ use super::{Fleet, NotOne, UnresolvedText};
 use crate::fleet::{self, Query};
 use crate::inbox::{self, AnswerError, Answerer};
 use crate::model::{Ask, Evidence, Fault, MIN_ASK_PREFIX, Reply, SCHEMA_VERSION, Session};
+
+/// Time that the hook in the user's own settings waits for an answer.
+const OWN_HOOK_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// The answer to `asks --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -111,6 +116,17 @@ impl Fleet {
                 && (ask.session_id == id && (id.is_some() || ask.pid == target.pid))
         };
         Ok(asks.iter().filter(is_meant).map(|ask| ask.id.clone()).collect())
+    }
+
+    /// Returns the settings, as JSON, with which the user's own sessions of the agent that has a hook for asks can
+    /// be answered from here.
+    #[must_use]
+    pub fn ask_hook_settings(&self) -> String {
+        let hooks = self.adapters.iter().filter_map(|adapter| adapter.answering()?.ask_hook());
+        let seconds = OWN_HOOK_TIMEOUT.as_secs();
+        let settings =
+            hooks.map(|hook| hook.settings(&self.host.program, &self.host.runtime(), seconds));
+        settings.collect::<Vec<_>>().join("\n")
     }
 
     /// Examines the process that answers: it may not run below an agent.

@@ -1,6 +1,7 @@
 //! `agentctl asks`: everything that waits for a human.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use agentctl_core::ask::{AsksRequest, Fleet};
 use agentctl_core::model::Ask;
@@ -21,7 +22,8 @@ use crate::ui::Ui;
 #[command(after_help = "Examples:
   agentctl asks
   agentctl asks a7f319c2
-  agentctl asks --group morning -q")]
+  agentctl asks --group morning -q
+  agentctl asks --hook > hook.json")]
 pub(super) struct AsksArgs {
     /// Asks by at least 6 characters of their id, or sessions
     #[arg(value_name = "ASK|ID")]
@@ -35,11 +37,19 @@ pub(super) struct AsksArgs {
     /// Only asks of sessions of this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
+    /// Print the settings with which your own Claude Code sessions can be answered from here
+    #[arg(long, conflicts_with_all = ["select", "adapter", "group", "cwd"])]
+    hook: bool,
     #[command(flatten)]
     shape: ShapeArgs,
 }
 
 pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
+    if args.hook {
+        let text = fleet.ask_hook_settings();
+        ui.line(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let (host, shape) = (&fleet.host, args.shape.shape::<AskListRow>()?);
     let request = request(args);
     let mut document =
