@@ -17,8 +17,8 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use agentctl_core::adapters::asker::{
-    ASKS_FOLDER, AskHook, AskerOrder, AskerReply, HELD_ASK, HeldAsk, HookState, HookedAsk,
-    MAX_INPUT_BYTES, ask_id,
+    ASKER_COMM, ASKS_FOLDER, AskHook, AskerOrder, AskerReply, HELD_ASK, HeldAsk, HookState,
+    HookedAsk, MAX_INPUT_BYTES, ask_id,
 };
 use agentctl_core::adapters::{ALL, Look};
 use agentctl_core::ask::Fleet;
@@ -127,6 +127,8 @@ impl Opening {
         };
         let bytes = serde_json::to_vec(&held)?;
         let id = ask_id(&self.process.id, &bytes);
+        // Without it only a program file of that name is found; the ask is held all the same.
+        let _unnamed = std::fs::write("/proc/self/comm", ASKER_COMM);
         let memory = hold_text(HELD_ASK, &bytes)?;
         // The socket comes last: its appearance tells observers to look.
         let listener = bind(&folder, &socket)?;

@@ -164,6 +164,12 @@ pub trait Answering: Sync {
         Err(NotSaid::Refused("it takes no messages".into()))
     }
 
+    /// Says whether a line of the session's own record shows that the session has this message, beside lines that
+    /// are the message itself.
+    fn is_receipt(&self, _line: &[u8], _message: &SpokenMessage<'_>) -> bool {
+        false
+    }
+
     /// Ends the turn of a live session; its process stays.
     fn end_turn(&self, _look: &Look, _root: &Root, _session: &Session) -> Result<(), NotSaid> {
         Err(NotSaid::Refused("its turn cannot be ended without its process".into()))

@@ -17,6 +17,8 @@ use crate::model::{ProcId, Reply, identity};
 
 /// The folder of the sockets of askers, in the runtime folder.
 pub const ASKS_FOLDER: &str = "asks";
+/// The short name that an asker gives its process: it is found by it, whatever the file of this program is called.
+pub const ASKER_COMM: &str = "agentctl";
 /// The name of the memory file.
 pub const HELD_ASK: &str = "agentctl-ask";
 /// Largest input of a hook that is read.

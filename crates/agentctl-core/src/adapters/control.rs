@@ -286,6 +286,11 @@ pub trait Control: Sync {
     /// Returns how to stop this session, or this process without one.
     fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop;
 
+    /// Asks a session at rest to leave by itself, before the first signal; says whether it was asked.
+    fn ask_to_leave(&self, _look: &Look, _session: &Session) -> bool {
+        false
+    }
+
     /// Asks the server that hosts a session to end its turn; returns the server's answer.
     fn interrupt(&self, _look: &Look, _root: &Root, _session: &Session) -> Result<String, String> {
         Err("it has no server to ask".into())

@@ -1,7 +1,7 @@
 //! Answers and messages to live sessions of Claude Code: through our asker, or through the standard input of a
 //! session that was launched to stay.
 
-use super::{ClaudeCode, arguments, frames};
+use super::{ClaudeCode, asks, frames, receipts};
 use crate::adapters::answering::{
     Answering, AnsweringAbilities, Delivered, Echo, NotDelivered, NotSaid, Saying, Speech,
     SpokenMessage,
@@ -51,11 +51,7 @@ impl Answering for ClaudeCode {
         if frames::kept(look, session).is_some() {
             return Speech::Now;
         }
-        let mut processes = session.processes.iter().filter_map(|serving| {
-            let process = look.host.kernel.process(serving.id.pid).ok().flatten();
-            process.filter(|process| process.id == serving.id)
-        });
-        if processes.any(|process| arguments::is_headless(&process.argv)) {
+        if asks::is_headless(look, session) {
             return Speech::one_shot();
         }
         let why = "it takes messages only in its own terminal".to_owned();
@@ -73,6 +69,10 @@ impl Answering for ClaudeCode {
         message: &SpokenMessage<'_>,
     ) -> Result<Saying, NotSaid> {
         Ok(Saying::Line(frames::message(message.id, message.text)))
+    }
+
+    fn is_receipt(&self, line: &[u8], message: &SpokenMessage<'_>) -> bool {
+        receipts::is_receipt(line, message)
     }
 
     fn end_turn(&self, look: &Look, _root: &Root, session: &Session) -> Result<(), NotSaid> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::lines::{Body, Line};
-use super::{NAME, answers, frames, subagents};
+use super::{NAME, answers, arguments, frames, subagents};
 use crate::adapters::asker::{ASKS_FOLDER, Asker, askers_of};
 use crate::adapters::describe_ask::describe_call;
 use crate::adapters::{Found, Look, Root, Served, State};
@@ -81,10 +81,23 @@ fn held(look: &Look, session: &Session, asker: &Asker) -> Option<Ask> {
     ask.cwd = held.input["cwd"].as_str().map(str::to_owned).or(ask.cwd);
     ask.since = Time::from_millis(held.since_ms).or(ask.since);
     ask.until = held.until_ms.and_then(Time::from_millis);
-    ask.then = ask.until.map(|_| "denied".to_owned());
-    ask.evidence.push(held_by(look, asker));
+    let without_us = if is_headless(look, session) { "denied" } else { "only its terminal asks" };
+    ask.then = ask.until.map(|_| without_us.to_owned());
+    let evidence = held_by(look, asker);
+    if !ask.evidence.contains(&evidence) {
+        ask.evidence.push(evidence);
+    }
     ask.identify(session, &asker.ask);
     Some(ask)
+}
+
+/// Says whether the session runs without a terminal: then a hook that ends without a decision is a denial.
+pub(super) fn is_headless(look: &Look, session: &Session) -> bool {
+    let mut processes = session.processes.iter().filter_map(|serving| {
+        let process = look.host.kernel.process(serving.id.pid).ok().flatten();
+        process.filter(|process| process.id == serving.id)
+    });
+    processes.any(|process| arguments::is_headless(&process.argv))
 }
 
 /// Returns the tool call in the input of a hook.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::program::PACKAGE;
-use super::{ClaudeCode, NAME, VARIABLES};
+use super::{ClaudeCode, NAME, VARIABLES, frames};
 use crate::adapters::asker::AskHook;
 use crate::adapters::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Refusal, Start,
@@ -99,7 +99,7 @@ impl Control for ClaudeCode {
     }
 
     fn first_line(&self, _order: &Order, prompt: &str) -> Vec<u8> {
-        super::frames::message(uuid::Uuid::new_v4(), prompt)
+        frames::message(uuid::Uuid::new_v4(), prompt)
     }
 
     fn longest_prompt(&self) -> Option<usize> {
@@ -161,6 +161,11 @@ impl Control for ClaudeCode {
 
     fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop {
         super::stop::plan(look, root, session)
+    }
+
+    fn ask_to_leave(&self, look: &Look, session: &Session) -> bool {
+        let process = frames::kept(look, session);
+        process.is_some_and(|process| frames::request(look, process, "end_session").is_ok())
     }
 
     fn marks(&self, session: &Session) -> Vec<Mark> {

@@ -21,6 +21,7 @@ mod live;
 mod messages;
 mod pid_domain;
 mod program;
+mod receipts;
 mod record;
 pub(super) mod stop;
 mod subagents;
@@ -32,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::answering::Answering;
+use super::asker::ASKER_COMM;
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, LineFacts, Look, Record, Root, Served,
@@ -78,8 +80,8 @@ impl Adapter for ClaudeCode {
     }
 
     fn is_candidate(&self, brief: Brief<'_>) -> bool {
-        // Our own program is the hook that it starts.
-        program::is_candidate(brief.comm, brief.exe_name) || brief.exe_name == "agentctl"
+        // Our asker is the hook that it starts.
+        program::is_candidate(brief.comm, brief.exe_name) || brief.comm == ASKER_COMM
     }
 
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
