@@ -225,7 +225,7 @@ impl Holding {
         match self.signals.take() {
             Some(Told::End) => return Err(Refused::over("the ask is over")),
             Some(Told::BindAnew) => {
-                self.bind_anew().map_err(|e| Refused::because(e.to_string()))?
+                self.bind_anew().map_err(|e| Refused::because(e.to_string()))?;
             }
             None => {}
         }
@@ -264,10 +264,10 @@ impl Holding {
             return Err(unseen());
         }
         let session = Some(self.opening.ask.session_id.as_str());
-        match answerer.may_not_answer_id(&fleet, self.opening.adapter, session) {
-            true => Err(Refused::because("the answering process runs below an agent")),
-            false => Ok(()),
+        if answerer.may_not_answer_id(&fleet, self.opening.adapter, session) {
+            return Err(Refused::because("the answering process runs below an agent"));
         }
+        Ok(())
     }
 }
 

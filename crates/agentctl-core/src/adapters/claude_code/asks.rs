@@ -12,8 +12,9 @@ use crate::adapters::asker::{ASKS_FOLDER, Asker, askers_of};
 use crate::adapters::describe_ask::describe_call;
 use crate::adapters::{Found, Look, Root, Served, State};
 use crate::host::Host;
+use crate::kernel::Process;
 use crate::model::{
-    Ask, AskChannel, Evidence, Locator, ProcId, Reason, ReasonKind, Session, Status, Time, ToolCall,
+    Ask, AskChannel, Evidence, Locator, Reason, ReasonKind, Session, Status, Time, ToolCall,
 };
 use crate::native::{file, jsonl};
 
@@ -25,14 +26,21 @@ pub(super) fn folder(host: &Host) -> PathBuf {
     host.runtime().join(ASKS_FOLDER)
 }
 
-/// Sets `waiting` for a process that is at work and has an asker of ours: without a terminal its live record
-/// says `busy` while it waits for a hook.
-pub(super) fn count_askers(look: &Look, agent: &ProcId, served: &mut Served) {
-    let is_busy = served.state.as_ref().is_some_and(|state| state.status == Status::Running);
-    if !is_busy {
+/// Sets `waiting` for a process without a terminal that has an open ask which its live record does not show: the
+/// record says `busy` while a hook decides, and versions before 2.1.280 write no status.
+pub(super) fn count_open_asks(look: &Look, process: &Process, served: &mut Served) {
+    let status = served.state.as_ref().map(|state| state.status);
+    if arguments::asks_on_stdio(&process.argv) {
+        if status.is_none() && frames::is_asking(look, &process.id) {
+            let reason = Some(Reason::of(ReasonKind::Permission));
+            served.state = Some(State { status: Status::Waiting, reason });
+        }
         return;
     }
-    let Some(asker) = askers_of(look, agent).into_iter().next() else { return };
+    if status != Some(Status::Running) {
+        return;
+    }
+    let Some(asker) = askers_of(look, &process.id).into_iter().next() else { return };
     let what = call_of(&asker.held.input).map(|call| call.gist());
     let reason = Reason { kind: ReasonKind::Permission, detail: what, until: None };
     served.state = Some(State { status: Status::Waiting, reason: Some(reason) });

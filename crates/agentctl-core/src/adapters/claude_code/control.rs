@@ -73,7 +73,7 @@ impl Control for ClaudeCode {
         if let Some(name) = &order.name {
             say(&["--name", name]);
         }
-        ways.iter().for_each(|words| say(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+        say(&ways.iter().map(String::as_str).collect::<Vec<_>>());
         match order.permissions {
             Permissions::Default if order.ask.is_some() || order.keep => {
                 say(&["--permission-mode", "default"]);
@@ -195,13 +195,16 @@ impl Control for ClaudeCode {
 
 /// Returns the options with which it asks a human: a hook of ours, or, for a session that stays, the stream
 /// protocol on its standard input and output. See docs/adr/0047.
-fn asking(host: &Host, order: &Order) -> Result<Vec<Vec<String>>, Refusal> {
+fn asking(host: &Host, order: &Order) -> Result<Vec<String>, Refusal> {
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     if order.keep {
-        return Ok(vec![
-            words(&["--input-format", "stream-json", "--replay-user-messages"]),
-            words(&["--permission-prompt-tool", "stdio"]),
-        ]);
+        return Ok(words(&[
+            "--input-format",
+            "stream-json",
+            "--replay-user-messages",
+            "--permission-prompt-tool",
+            "stdio",
+        ]));
     }
     let Some(span) = order.ask else { return Ok(Vec::new()) };
     if order.permissions == Permissions::Bypass {
@@ -221,7 +224,7 @@ fn asking(host: &Host, order: &Order) -> Result<Vec<Vec<String>>, Refusal> {
         return Err(Refusal::new(why, "update it to 2.1.280 or later, or use --keep"));
     }
     let settings = ClaudeCode.settings(&host.program, &host.runtime(), span.as_secs().max(1));
-    Ok(vec![words(&["--settings", &settings])])
+    Ok(words(&["--settings", &settings]))
 }
 
 /// Says whether a version is older than another; a text that is no version is not.

@@ -60,6 +60,13 @@ pub(super) fn asks(look: &Look, session: &Session, id: &ProcId) -> Vec<Ask> {
     asks
 }
 
+/// Says whether a process has asked in its output for a permission that is open.
+pub(super) fn is_asking(look: &Look, id: &ProcId) -> bool {
+    let mut output = Output::default();
+    output.read(look, id);
+    !output.open.is_empty()
+}
+
 /// Makes the ask of a frame.
 fn ask_of(session: &Session, frame: &Value, is_ours: bool) -> Option<Ask> {
     let request = &frame["request"];

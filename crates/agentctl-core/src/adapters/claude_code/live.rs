@@ -268,8 +268,8 @@ impl Living<'_> {
             Some(why) => Some(unknown(ReasonKind::Unreadable, why)),
             None => record.status.as_deref().map(|s| state(s, record.waiting_for.as_deref())),
         };
-        if !record.has_terminal() && !arguments::asks_on_stdio(&process.argv) {
-            asks::count_askers(self.look, &process.id, &mut served);
+        if !record.has_terminal() {
+            asks::count_open_asks(self.look, process, &mut served);
         }
         let older = record.pid_domain.is_none();
         if served.state.is_none() && older && arguments::keeps_no_transcript(&process.argv) {
