@@ -163,6 +163,9 @@ impl Holding {
         let interval = self.opening.ask.has_other_ways.then_some(LOOK_INTERVAL);
         let mut elsewhere = Elsewhere::new();
         loop {
+            if interval.is_some() && elsewhere.has_settled(&self.opening) {
+                return Ok(());
+            }
             let signals = [self.signals.end.as_fd(), self.signals.bind.as_fd()];
             let ready = [self.listener.as_fd(), signals[0], signals[1]];
             if !agent.wait_beside(&ready, interval)?.is_empty() {
@@ -172,9 +175,6 @@ impl Holding {
                 Some(Told::End) => return Ok(()),
                 Some(Told::BindAnew) => self.bind_anew()?,
                 None => {}
-            }
-            if interval.is_some() && elsewhere.has_settled(&self.opening) {
-                return Ok(());
             }
             match self.listener.accept() {
                 Ok((stream, _)) => {
