@@ -30,6 +30,17 @@ sandbox:
 demo:
     cargo run --release --locked -- demo
 
+# Make the pictures of the README from the demo, in a private pid namespace and a temporary home
+shots *pictures:
+    cargo build --locked -p agentctl -p testkit
+    target=${CARGO_TARGET_DIR:-target}/debug && "$target/shots" "$target/agentctl" docs/pictures {{pictures}}
+
+# Put changed output of the program into the console blocks of the README
+readme:
+    cargo test --locked -p testkit --no-run
+    -README_UPDATE=1 cargo test --locked -p agentctl --test it readme::every
+    git diff --stat README.md
+
 # Measure speed
 bench:
     cargo bench -p agentctl --bench speed
@@ -54,6 +65,11 @@ schema:
 prometheus:
     cargo build --locked -p agentctl
     .ci/prometheus
+
+# Complete command lines in real bash, zsh and fish (needs zsh, fish and tmux)
+completions:
+    cargo build --locked -p agentctl
+    .ci/completions
 
 # Have a real systemd user manager keep a real daemon (needs root and systemd)
 systemd:

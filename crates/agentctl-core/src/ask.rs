@@ -40,7 +40,7 @@ pub use self::fuses::{
     CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,
     FuseSelector, FusesDocument, MAX_COMMAND_BYTES, MAX_URL_BYTES, NotOneFuse,
 };
-pub use self::inbox::{AnswerDocument, AnswerRequest, AsksDocument, AsksRequest};
+pub use self::inbox::{AnswerDocument, AnswerRequest, AskHookDocument, AsksDocument, AsksRequest};
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
     LaunchSubject, NoAdapter, NotStarted, TextOrBytes,
@@ -48,7 +48,7 @@ pub use self::launch::{
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, LogsRequest, NoLogs};
 pub use self::names::{NamedSession, NotNamed, WordRefusal};
-pub use self::remove_runs::RunsNotRemoved;
+pub use self::remove_runs::{RunsNotFound, RunsNotRemoved};
 pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};

@@ -43,7 +43,7 @@ pub use verdict::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::adapters::{Adapter, Depth, Found, Look, Root};
+use crate::adapters::{Adapter, Depth, Found, Look, Root, adapter_called};
 use crate::host::Host;
 use crate::kernel::deadline;
 use crate::model::{
@@ -70,10 +70,10 @@ impl Fleet {
         Self { host, adapters }
     }
 
-    /// Returns the adapter of this name.
+    /// Returns the adapter of this name or alias.
     #[must_use]
     pub fn adapter(&self, name: &str) -> Option<&'static dyn Adapter> {
-        self.adapters.iter().find(|adapter| adapter.name() == name).copied()
+        adapter_called(self.adapters, name)
     }
 
     /// Returns the same fleet with the adapter of this name only: no other agent's processes are read.
@@ -227,7 +227,7 @@ pub fn rows(fleet: &Fleet, query: &Query) -> Rows {
 pub fn shortened(fleet: &Fleet, ids: &[&str]) -> Vec<String> {
     let others = all_ids(fleet);
     let names = Names::of(&fleet.host);
-    let all = others.iter().map(|id| &**id).chain(ids.iter().copied()).collect();
+    let all = others.iter().map(|id| &**id).chain(ids.iter().copied());
     let typed = Typed::new(all, names.all().collect());
     let short = |id: &&str| id.get(..typed.length(id)).unwrap_or(id).to_owned();
     ids.iter().map(short).collect()
@@ -339,7 +339,7 @@ fn each_adapter_until<T: Send + 'static>(
     for &adapter in fleet.adapters {
         let count = abandoned_threads::count_of(adapter.name(), None);
         if count.load(Ordering::SeqCst) >= MAX_ABANDONED_THREADS {
-            let why = "it was not asked: too many earlier questions still hang";
+            let why = "it was not read: too many earlier requests still hang";
             if tells(adapter.name()) {
                 all.faults.push(whole_fault(adapter.name(), FaultCode::Failed, why));
             }

@@ -252,16 +252,16 @@ pub enum FuseError {
     #[error("there is no such fuse")]
     Missing,
     /// Its actions are being run.
-    #[error("it has burnt down, and what it asks for is being done")]
+    #[error("it has expired, and its actions are running")]
     Firing,
     /// It has no time to live to restart.
-    #[error("it has no time to live")]
+    #[error("it has no ttl")]
     Timeless,
     /// The time is out of range.
-    #[error("no calendar reaches that far")]
+    #[error("the date is too far in the future")]
     TooFar,
     /// Other processes held the folder's lock until the timeout.
-    #[error("others are changing fuses")]
+    #[error("another process is changing fuses")]
     Busy,
     /// The folder could not be read or written.
     #[error("{0}")]

@@ -71,9 +71,10 @@ impl Secret {
     pub fn read(&self, host: &Host) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text.clone()),
-            Self::Variable(name) => {
-                host.var(name).map(str::to_owned).ok_or_else(|| format!("{name} is not set"))
-            }
+            Self::Variable(name) => host
+                .var(name)
+                .map(str::to_owned)
+                .ok_or_else(|| format!("environment variable {name} is not set")),
             Self::File(path) => {
                 let bytes = file::read_small(path, host.kernel.uid(), MAX_SECRET_FILE_BYTES)
                     .map_err(|skip| format!("{} cannot be read: {skip}", path.display()))?;

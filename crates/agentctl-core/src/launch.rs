@@ -126,7 +126,7 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
     if let Some(remote) = control.remote() {
         return remote::launch(fleet, remote, &launch);
     }
-    fleet.host.check_home().map_err(io("nothing is launched"))?;
+    fleet.host.check_home().map_err(io("nothing was launched"))?;
     launch.order.cwd = directory(&launch.order.cwd)?;
     let start = control.start(&fleet.host, &launch.order)?;
     let entries = enter(&fleet.host, &launch)?;
@@ -139,7 +139,7 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
     let spec = spec(&fleet.host, &launch, &start);
     let runs = Runs::of(&fleet.host);
     let (run, _launching) =
-        runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be made"))?;
+        runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be created"))?;
     let outer = around_us(fleet.adapters);
     let starting = Starting { launch: &launch, control, start: &start, outer };
     prepare::run(&fleet.host, &starting, &run)?;
@@ -556,7 +556,7 @@ fn short_pause(began: Instant, left: Duration) {
 fn last_output(stdout: &[u8], stderr: &[u8]) -> String {
     let said = [stderr, stdout].into_iter().map(String::from_utf8_lossy);
     let Some(said) = said.into_iter().find(|s| !s.trim().is_empty()) else {
-        return "it said nothing".into();
+        return "no output".into();
     };
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     let last = lines[lines.len().saturating_sub(3)..].join(" · ");

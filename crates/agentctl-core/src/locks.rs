@@ -126,13 +126,13 @@ pub struct Occupancy {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// The directory is locked already.
-    #[error("{} is locked already: {}", .0.directory, .0.holder.what)]
+    #[error("{} is already {}", .0.directory, .0.holder.what)]
     Locked(Box<Lock>),
     /// It is not locked.
     #[error("{0} is not locked")]
     NotLocked(String),
     /// A launch was at work there all the time.
-    #[error("a launch is at work in {0}")]
+    #[error("another launch is in progress in {0}")]
     Busy(String),
     /// The locks that are there could not be read.
     #[error("{0}")]
@@ -149,7 +149,7 @@ pub fn who_is_in(host: &Host, directory: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(directory).ok()?;
     let named = |process: &Process| {
-        let paused = if process.paused { ", which a signal holds" } else { "" };
+        let paused = if process.paused { ", paused by a signal" } else { "" };
         let command = crate::model::shorten(&process.argv.join(" "), 80);
         format!("pid {} ({command}){paused}", process.id.pid)
     };
@@ -166,7 +166,7 @@ pub fn who_is_in(host: &Host, directory: &Path) -> Option<String> {
             && host.kernel.has_open(process.id.pid, meta.dev(), meta.ino()).unwrap_or(false)
     };
     let heir = table.processes.iter().find(has_it_open)?;
-    Some(format!("a lock whose taker has exited; {} has the directory open", named(heir)))
+    Some(format!("a process that has exited; {} has the directory open", named(heir)))
 }
 
 /// Returns the occupants and locks of a directory (its real path). A caller that acts on the answer must hold
@@ -389,7 +389,7 @@ fn session_holder(session: &Session) -> Holder {
 }
 
 fn manual_lock(manual: &Manual) -> Lock {
-    let by = manual.by.as_ref().map_or_else(|| "a person".to_owned(), |by| format!("`{by}`"));
+    let by = manual.by.as_deref().unwrap_or("an unknown user");
     let why = manual.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let holder = Holder {
         kind: Kind::Manual,
@@ -400,7 +400,7 @@ fn manual_lock(manual: &Manual) -> Lock {
         reason: manual.reason.clone(),
         since: Some(manual.since),
         until: manual.until,
-        what: format!("{by} locked it{why}"),
+        what: format!("locked by {by}{why}"),
     };
     Lock { directory: manual.directory.clone(), holder }
 }
@@ -425,7 +425,7 @@ fn manual_holder(host: &Host, directory: &Path, faults: &mut Vec<Fault>) -> Opti
             Kept::Unreadable { path, why } if path == place => {
                 faults.push(folder.fault(&path, &why));
                 holder = holder.or(Some(Holder {
-                    what: format!("a lock that cannot be read ({why})"),
+                    what: format!("locked (its lock file cannot be read: {why})"),
                     ..blank(Kind::Manual)
                 }));
             }

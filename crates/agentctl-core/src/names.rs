@@ -6,15 +6,18 @@
 //! never overwritten.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::model::{Fault, Session, Target, Time};
 use crate::native::file::{self, Skip, Stamp};
-use crate::state_files::{EnterError, Folder};
+use crate::native::private;
+use crate::state_files::{EnterError, Folder, fnv, open_mutex, take};
 
 /// Longest name or group, in characters.
 pub const MAX_WORD_CHARS: usize = 64;
@@ -168,9 +171,22 @@ impl Names {
         }
     }
 
+    /// Returns the name that a person gave to a session; an empty text if the person cleared it.
+    #[must_use]
+    pub fn name_of(&self, adapter: &str, session: &str) -> Option<&str> {
+        let entries = self.by_session.get(session)?;
+        entries.iter().find(|entry| entry.subject.adapter == adapter)?.name.as_deref()
+    }
+
     /// Returns all names.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.by_session.values().flatten().filter_map(|entry| entry.name.as_deref())
+    }
+
+    /// Returns all groups; a group of several sessions is there several times.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        let groups = self.by_session.values().flatten().filter_map(|entry| entry.group.as_deref());
+        groups.filter(|group| !group.is_empty())
     }
 
     /// Returns the sessions of this name.
@@ -179,6 +195,34 @@ impl Names {
         entries.filter(move |e| e.name.as_deref() == Some(name)).map(|entry| &entry.subject)
     }
 }
+
+/// A name that one process may check and give at a time; free again when the value is dropped.
+pub(crate) struct NameReservation(#[expect(dead_code, reason = "held for its lock")] Option<File>);
+
+/// Reserves a name, waiting at most this long: of two launches under one name at the same moment, the second sees
+/// the session of the first. Names share a fixed number of lock files. Without a writable state folder there is no
+/// lock, and writing the name reports the error.
+pub(crate) fn reserve(
+    host: &Host,
+    name: &str,
+    limit: Duration,
+) -> Result<NameReservation, NameIsBusy> {
+    const LOCK_FILES: u64 = 256;
+    let number = fnv(name.as_bytes()) % LOCK_FILES;
+    let folder = Place::of(host).folder;
+    let path = folder.path().join(format!(".name-{number:03}.mutex"));
+    let opened = private::directory(folder.path()).and_then(|()| open_mutex(&path));
+    let Ok(file) = opened else { return Ok(NameReservation(None)) };
+    match take(file, Instant::now() + limit) {
+        Ok(file) => Ok(NameReservation(Some(file))),
+        Err(EnterError::Busy) => Err(NameIsBusy),
+        Err(EnterError::Io(_)) => Ok(NameReservation(None)),
+    }
+}
+
+/// Another process had reserved the name until the timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NameIsBusy;
 
 /// Writes words of a session, each with its value; `None` clears it. Other words stay as they are.
 pub fn write(

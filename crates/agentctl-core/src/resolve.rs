@@ -34,11 +34,13 @@ pub struct Resolved {
 /// Finds the sessions that `text` names.
 #[must_use]
 pub fn resolve(fleet: &Fleet, text: &str) -> Resolved {
-    let (only, text) = match text.split_once(':') {
-        Some((adapter, rest)) if fleet.adapters.iter().any(|a| a.name() == adapter) => {
-            (Some(adapter), rest)
-        }
-        _ => (None, text),
+    let narrowed = text.split_once(':').and_then(|(adapter, rest)| {
+        let adapter = fleet.adapter(adapter)?;
+        Some((adapter.name(), rest))
+    });
+    let (only, text) = match narrowed {
+        Some((adapter, rest)) => (Some(adapter), rest),
+        None => (None, text),
     };
     let mut search = Search { fleet, only, faults: Vec::new() };
     let mut targets = search.run(text);

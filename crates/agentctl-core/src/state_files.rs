@@ -60,10 +60,7 @@ impl Folder {
     /// Returns the path of the file about a subject. The name is for people; the hash of the key makes it
     /// unique.
     pub(crate) fn place(&self, name: &str, key: &[u8]) -> PathBuf {
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64; // FNV-1a: the same for ever
-        for byte in key {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        let hash = fnv(key);
         let tame = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = name.chars().take(40).map(tame).collect();
         self.path.join(format!("{name}-{hash:016x}.json"))
@@ -140,7 +137,7 @@ impl Folder {
             adapter: OWN_SOURCE,
             root: Some(self.path.to_string_lossy().into_owned()),
             code: FaultCode::Unreadable,
-            message: format!("{name} is no {} we can read: {why}", self.what),
+            message: format!("{name} is not a readable {}: {why}", self.what),
         }
     }
 
@@ -207,4 +204,10 @@ pub(crate) fn take(file: File, until: Instant) -> Result<File, EnterError> {
         Ok(answer) => Ok(answer?),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(EnterError::Busy),
     }
+}
+
+/// Returns the FNV-1a hash of some bytes: the same in every version of this program.
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }

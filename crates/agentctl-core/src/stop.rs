@@ -93,7 +93,7 @@ pub fn stop_for(
         return Report::bare(StopVerdict::Refused(why, None), inspected);
     };
     let Some(control) = adapter.control() else {
-        let why = format!("{} can only be looked at from here", adapter.name());
+        let why = format!("{} sessions can only be observed from here", adapter.name());
         return Report::bare(StopVerdict::Refused(why, None), inspected);
     };
     if control.remote().is_some() {
@@ -217,18 +217,18 @@ impl Stopping<'_> {
                 Status::Unknown if now.processes.is_empty() => {
                     let why = now.reason.as_ref().and_then(|r| r.detail.clone());
                     let why = format!(
-                        "its process has ended, yet whether it is served is not known: {}",
+                        "its process has ended, but whether another process runs it is unknown: {}",
                         why.unwrap_or_default()
                     );
                     return (StopVerdict::Unknown(why), Some(now));
                 }
                 _ if self.left() == Duration::ZERO => {
-                    return (StopVerdict::Failed("it lives on".into()), Some(now));
+                    return (StopVerdict::Failed("it is still running".into()), Some(now));
                 }
                 _ => session = now,
             }
         }
-        (StopVerdict::Failed("it is served again each time it is stopped".into()), Some(session))
+        (StopVerdict::Failed("it is started again each time it is stopped".into()), Some(session))
     }
 
     /// Returns the verdict once no process serves the session. An incomplete process scan makes it unknown
@@ -236,7 +236,7 @@ impl Stopping<'_> {
     fn done(&self, was_live: bool) -> StopVerdict {
         match &self.unseen {
             Some(gap) if was_live => StopVerdict::Unknown(format!(
-                "its agent has ended, yet not all it may have started could be seen: {gap}"
+                "its agent has ended, but not all processes that it may have started could be seen: {gap}"
             )),
             _ if was_live => StopVerdict::Stopped,
             _ => StopVerdict::Already,
@@ -252,7 +252,7 @@ impl Stopping<'_> {
         let process = session.processes.iter().find(|p| self.target.pid == Some(p.id.pid))?;
         Some(match self.fleet.host.kernel.liveness(&process.id) {
             Liveness::Gone => self.done(true),
-            Liveness::Alive { .. } => StopVerdict::Failed("it lives on".into()),
+            Liveness::Alive { .. } => StopVerdict::Failed("it is still running".into()),
             Liveness::Unknown(why) => StopVerdict::Unknown(why),
         })
     }
@@ -370,7 +370,7 @@ impl Stopping<'_> {
         let serving = session.processes.iter().map(|serving| &serving.id);
         for id in serving.filter(|id| alone.is_none_or(|pid| pid == id.pid)) {
             let held = self.fleet.host.kernel.hold(id).map_err(|error| {
-                StopVerdict::Failed(format!("pid {} could not be taken hold of: {error}", id.pid))
+                StopVerdict::Failed(format!("pid {} could not be opened: {error}", id.pid))
             })?;
             let Some(held) = held else { continue };
             if let Ok(Some(process)) = self.fleet.host.kernel.process(id.pid) {
@@ -516,7 +516,7 @@ impl Stopping<'_> {
     fn record_survivors(&mut self, agents: Agents) {
         for (held, process) in agents.held.iter().zip(&agents.shown) {
             if !held.has_exited() {
-                self.survivors.push(tree::survivor(process, "it does not end".into()));
+                self.survivors.push(tree::survivor(process, "it does not exit".into()));
             }
         }
     }

@@ -54,10 +54,10 @@ pub enum TalkError {
     #[error("the server did not answer in time")]
     Late,
     /// The server closed the connection during the conversation.
-    #[error("the server hung up{0}")]
+    #[error("the server closed the connection{0}")]
     HungUp(String),
     /// The server broke the protocol.
-    #[error("the server spoke nonsense: {0}")]
+    #[error("the server sent an invalid answer: {0}")]
     Protocol(String),
     /// The server refused the request.
     #[error("the server refused: {0}")]
@@ -66,10 +66,8 @@ pub enum TalkError {
 
 fn stranger(uid: Option<u32>) -> String {
     match uid {
-        Some(uid) => format!("its port on this machine is served by uid {uid}; no secret was sent"),
-        None => {
-            "which user serves its port on this machine cannot be told; no secret was sent".into()
-        }
+        Some(uid) => format!("its port on this machine belongs to uid {uid}; no secret was sent"),
+        None => "the user of its port on this machine is unknown; no secret was sent".into(),
     }
 }
 
@@ -377,11 +375,11 @@ fn uncertified(error: &io::Error) -> Option<TalkError> {
     let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     let why = match inner {
         rustls::Error::InvalidCertificate(error) => match error {
-            rustls::CertificateError::UnknownIssuer => "nobody we trust vouches for it".into(),
+            rustls::CertificateError::UnknownIssuer => "no trusted authority has signed it".into(),
             rustls::CertificateError::ApplicationVerificationFailure => {
                 "its fingerprint is not the one that was named".into()
             }
-            rustls::CertificateError::Other(_) => "it vouches for itself".into(),
+            rustls::CertificateError::Other(_) => "it is self-signed".into(),
             other => other.to_string(),
         },
         rustls::Error::NoCertificatesPresented => "it has none".into(),

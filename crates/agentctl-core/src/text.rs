@@ -3,12 +3,16 @@
 //! Transcripts, titles, paths, branch names and servers may hold anything. Control characters (C0 but newline and
 //! tab, DEL, C1) move a terminal. Format characters (Unicode category Cf) and the code points that Unicode
 //! says are not shown (`Default_Ignorable_Code_Point`) hide or reorder text. They are shown as `\xNN` or
-//! `\u{NNNN}`, and the variation selectors of emoji are left out: no title, clipboard, cursor or colour
-//! sequence reaches a terminal, a chat or a variable.
+//! `\u{NNNN}`; the variation selectors of emoji, and the joiners between emoji, are left out: no title,
+//! clipboard, cursor or colour sequence reaches a terminal, a chat or a variable.
+
+mod nearest;
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
+
+pub use self::nearest::nearest;
 
 /// Ranges of code points above ASCII and C1 that are not shown as they are, in their order: category Cf and
 /// `Default_Ignorable_Code_Point` of Unicode 17, and the two separators that end a line.
@@ -107,7 +111,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
-    text.chars().for_each(|c| push_clean(&mut out, c));
+    push_clean(&mut out, text);
     Cow::Owned(out)
 }
 
@@ -159,14 +163,38 @@ pub fn byte_size(bytes: u64) -> String {
     }
 }
 
-/// Appends one character, neutralised if necessary.
-pub fn push_clean(out: &mut String, c: char) {
+/// Appends a text whose control and hidden characters are neutralised; newlines and tabs stay.
+pub fn push_clean(out: &mut String, text: &str) {
+    let mut before = None;
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if !is_glyph_choice(c) && !joins_emoji(before, c, rest.clone()) {
+            push_clean_char(out, c);
+            before = Some(c);
+        }
+    }
+}
+
+/// Says whether a character only chooses a glyph: many emoji end in a variation selector. It is left out.
+fn is_glyph_choice(c: char) -> bool {
+    matches!(c, '\u{fe00}'..='\u{fe0f}')
+}
+
+/// Says whether a character is the joiner (U+200D) between two emoji. It is left out: the emoji are then shown one
+/// after another, in as many columns on every terminal.
+fn joins_emoji(before: Option<char>, c: char, mut after: std::str::Chars<'_>) -> bool {
+    c == '\u{200d}' && before.is_some_and(is_emoji) && after.next().is_some_and(is_emoji)
+}
+
+/// Says whether a character belongs to a block that has emoji.
+fn is_emoji(c: char) -> bool {
+    matches!(c, '\u{2190}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
+}
+
+fn push_clean_char(out: &mut String, c: char) {
     // Writing to a String cannot fail.
     let _infallible = if !is_harmful(c) {
         out.push(c);
-        Ok(())
-    } else if matches!(c, '\u{fe00}'..='\u{fe0f}') {
-        // Many emoji end in a variation selector, which only chooses a glyph: omit it.
         Ok(())
     } else if u32::from(c) < 0x100 {
         write!(out, "\\x{:02x}", u32::from(c))
@@ -300,6 +328,21 @@ mod tests {
             good,
             "a\\x1b]52;c;x\\x07b\\x9b31m\\u{202e}c\\u{200b}\\x0d\\x7f\\u{e0041}\nd\te"
         );
+    }
+
+    #[test]
+    fn emoji_that_are_joined_are_shown_one_after_another() {
+        assert_eq!(clean("👩\u{200d}👩\u{200d}👧 and ❤\u{fe0f}\u{200d}🔥"), "👩👩👧 and ❤🔥");
+        for (bad, good) in [
+            ("a\u{200d}b", "a\\u{200d}b"),
+            ("👩\u{200d}b", "👩\\u{200d}b"),
+            ("a\u{200d}👧", "a\\u{200d}👧"),
+            ("👩\u{200d}\u{200d}👧", "👩\\u{200d}\\u{200d}👧"),
+            ("\u{200d}", "\\u{200d}"),
+        ] {
+            assert_eq!(clean(bad), good);
+            assert_eq!(clean(good), good, "cleaning twice");
+        }
     }
 
     #[test]

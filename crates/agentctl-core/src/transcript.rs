@@ -34,7 +34,7 @@ pub enum TranscriptError {
     #[error("a server keeps it")]
     Asked,
     /// It may be in a source that failed.
-    #[error("its conversation may lie where we could not look: {0}")]
+    #[error("its conversation may be in a place that could not be read: {0}")]
     Hidden(String),
     /// The file cannot be read.
     #[error("{path} cannot be read: {why}")]

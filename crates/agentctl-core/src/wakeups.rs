@@ -149,7 +149,7 @@ impl Wakeups {
         };
         match set {
             Ok(news) => armed.news |= news,
-            Err(why) => armed.cannot(format!("no file events are to be had ({why})")),
+            Err(why) => armed.cannot(format!("file events are not available ({why})")),
         }
         let speaking: HashMap<&str, &Pushing> =
             watch_targets.flat_map(|s| &s.pushing).map(|p| (p.name.as_str(), p)).collect();

@@ -195,7 +195,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Takes one answer; says whether the ask is over. Whoever hangs up or sends rubbish changes nothing.
+    /// Takes one answer; says whether the ask is over. A caller that hangs up or sends rubbish changes nothing.
     fn take_answer(&mut self, stream: &UnixStream) -> bool {
         let (reply, over) = match self.decide(stream) {
             Ok(()) => (AskerReply { taken: true, why: None }, true),
@@ -314,7 +314,7 @@ impl Elsewhere {
     }
 }
 
-/// What a signal tells the asker.
+/// An order that a signal gives the asker.
 #[derive(Clone, Copy)]
 enum Told {
     End,

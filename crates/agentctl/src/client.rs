@@ -124,9 +124,9 @@ pub enum ClientError {
 impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotRunning => write!(f, "no daemon runs"),
+            Self::NotRunning => write!(f, "the daemon is not running"),
             Self::Untrusted(why) => {
-                write!(f, "no daemon is asked: {why}, so what listens there is not believed")
+                write!(f, "the daemon is not asked: {why}, so its socket is not trusted")
             }
             Self::TimedOut => write!(f, "the daemon does not answer"),
             Self::Busy => write!(f, "the daemon is busy: all its connections are in use"),

@@ -27,7 +27,7 @@ use agentctl_core::ask::{
 use agentctl_core::host::{Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::marks;
-use agentctl_core::model::Time;
+use agentctl_core::model::{Fault, FaultCode, OWN_SOURCE, Time};
 use agentctl_core::native::file;
 use agentctl_core::trust::{self, Strict};
 use serde::Deserialize;
@@ -51,6 +51,8 @@ struct File {
     adapter: Option<String>,
     model: Option<String>,
     permissions: Option<Permissions>,
+    ask: Option<Span>,
+    answers: AnswersTable,
     roots: BTreeMap<String, Vec<PathBuf>>,
     deadline: Deadline,
     runs: RunsTable,
@@ -69,9 +71,25 @@ impl<'de> Deserialize<'de> for Hidden {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match toml::Value::deserialize(deserializer)? {
             toml::Value::String(text) => Ok(Self(text)),
-            _ => Err(serde::de::Error::custom("a text in quotes belongs here")),
+            _ => Err(serde::de::Error::custom("expected a text in quotes")),
         }
     }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AnswersTable {
+    agents: Option<AnsweringAgents>,
+}
+
+/// The asks that agents may answer.
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum AnsweringAgents {
+    /// None.
+    Never,
+    /// Those of sessions that are neither their own nor above them.
+    Others,
 }
 
 #[derive(Default, Deserialize)]
@@ -227,11 +245,24 @@ impl Loaded {
         })
     }
 
+    /// Returns a fault for each setting because of which a home or a server may be missing from an answer.
+    #[must_use]
+    pub fn source_faults(&self) -> Vec<Fault> {
+        let found = self.findings.iter().filter(|finding| finding.hides_sources());
+        let fault = |finding: &Finding| Fault {
+            adapter: OWN_SOURCE,
+            root: None,
+            code: FaultCode::Unreadable,
+            message: finding.to_string(),
+        };
+        found.map(fault).collect()
+    }
+
     /// Says whether a home or a server may be missing from every answer, or a deadline differ, because the
     /// setting could not be read.
     #[must_use]
     pub fn sources_may_be_missing(&self) -> bool {
-        self.findings.iter().any(|finding| matches!(finding.part, Part::Sources | Part::Any))
+        self.findings.iter().any(Finding::hides_sources)
     }
 }
 
@@ -241,7 +272,7 @@ pub fn host() -> Result<Arc<Host>, Failure> {
 }
 
 /// Stands for a current directory that was deleted: a path that does not exist.
-const NO_CWD: &str = "/the current directory, which is no more";
+const NO_CWD: &str = "/the current directory, which no longer exists";
 
 /// Builds the host, and returns everything else that is configured.
 pub fn load_all() -> Result<Loaded, Failure> {
@@ -362,7 +393,7 @@ fn parsed(document: &mut Document) -> File {
 
 /// The hint for a configuration whose commands are not run.
 const UNSAFE_HINT: &str =
-    "make the file and the folders above it your own, and writable by you alone";
+    "make the file and the folders above it yours (chown), writable only by you";
 
 /// Checks that no other user can write or replace a configuration file that names commands. Returns why its
 /// commands are not run.
@@ -428,8 +459,10 @@ fn apply(host: &mut Host, mut file: File, problems: &mut Vec<Problem>) -> Defaul
             *place = span;
         }
     }
+    host.agents_may_answer_others = file.answers.agents == Some(AnsweringAgents::Others);
     let usual = Defaults::default();
     Defaults {
+        ask: file.ask.map_or(usual.ask, |Span(span)| span),
         adapter: file.adapter,
         model: file.model,
         permissions: file.permissions.unwrap_or(usual.permissions),

@@ -6,7 +6,9 @@
 //! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
 mod changes;
+mod completions;
 mod conversation;
+mod daemon_change;
 mod doctor;
 mod end;
 mod event_line;
@@ -36,13 +38,17 @@ mod unresolved;
 mod waited;
 
 pub use self::changes::ListChanges;
+pub use self::completions::{
+    Completion, SessionScope, fuse_completions, group_completions, session_completions,
+};
 pub use self::conversation::{
     Conversation, Line, LineKind, SessionLabel, Span, SpanStyle, View, messages_by_time,
     session_labels,
 };
+pub use self::daemon_change::daemon_change_line;
 pub use self::doctor::doctor_context;
 pub use self::end::{session_ended, session_waits};
-pub use self::event_line::event_line;
+pub use self::event_line::EventLines;
 pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
 pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
@@ -57,7 +63,7 @@ pub use self::inbox::{
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
     Arrangement, AskListRow, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow,
-    RowContext, RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField,
+    LockListRow, RowContext, RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField,
     columns_table, field_names, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};

@@ -70,6 +70,18 @@ impl Kind {
     }
 }
 
+/// The exit codes and their meaning, for help and manual pages.
+pub const EXIT_CODES: &[(u8, &str)] = &[
+    (0, "done; also if the reader of the output has closed it"),
+    (1, "failed"),
+    (2, "usage error"),
+    (3, "partial answer: a source could not be read (see stderr)"),
+    (4, "no such session, lock or fuse, or several match"),
+    (5, "refused: occupied, locked, live, or not confirmed"),
+    (10, "`wait`, --wait: a session waits for a human"),
+    (124, "`wait`, --wait: timed out"),
+];
+
 /// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
@@ -215,4 +227,29 @@ pub fn report_panics_in_one_line() {
             );
         }
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXIT_CODES, Kind};
+
+    #[test]
+    fn the_table_of_exit_codes_has_the_code_of_every_failure() {
+        let kinds = [
+            Kind::Failed,
+            Kind::Usage,
+            Kind::Unanswered,
+            Kind::NotFound,
+            Kind::Ambiguous,
+            Kind::Refused,
+            Kind::Blocked,
+            Kind::TimedOut,
+            Kind::BrokenPipe,
+        ];
+        let mut used: Vec<u8> = kinds.iter().map(|kind| kind.exit_code()).collect();
+        used.sort_unstable();
+        used.dedup();
+        let listed: Vec<u8> = EXIT_CODES.iter().map(|(code, _)| *code).collect();
+        assert_eq!(listed, used);
+    }
 }

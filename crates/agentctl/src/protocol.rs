@@ -1,5 +1,6 @@
 //! The messages on the socket: JSON-RPC 2.0, one document per line, `hello` first.
 
+mod daemon_change;
 mod daemon_status;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub use self::daemon_change::{DaemonChange, DaemonResult};
 pub use self::daemon_status::{DaemonStatus, MetricsStatus, NotifyStatus, WebhookStatus};
 use crate::text::json_line;
 

@@ -161,7 +161,7 @@ fn run_on_complete(run: &Run, spec: &Spec, ended: &RunEnd) {
         Ok(host) => host,
         Err(failure) => {
             // Without a usable configuration the hook cannot run: record that.
-            let error = Some(format!("it was not run: {failure}"));
+            let error = Some(format!("could not be run: {failure}"));
             let report = HookReport { exit: None, error, at: crate::config::clock() };
             let _unkept = run.write_report(HookMoment::Complete, &report);
             return;

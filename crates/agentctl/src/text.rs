@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 
 pub use agentctl_core::text::{
-    SafeJson, bounded, byte_size, clean, in_one_line, is_unsafe, one_line, safe_json, with_tilde,
+    SafeJson, bounded, byte_size, clean, in_one_line, is_unsafe, nearest, one_line, safe_json,
+    with_tilde,
 };
 use agentctl_core::text::{is_plain, push_clean};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -30,14 +31,17 @@ fn push_clean_line(out: &mut String, mut rest: &str) {
     if !is_unsafe(rest) {
         return out.push_str(rest);
     }
-    while let Some(c) = rest.chars().next() {
+    while !rest.is_empty() {
         if let Some(length) = colour(rest) {
             out.push_str(&rest[..length]);
             rest = &rest[length..];
-        } else {
-            push_clean(out, c);
-            rest = &rest[c.len_utf8()..];
+            continue;
         }
+        // Up to the next escape sequence, which may be one of our colours.
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let next = rest[first..].find('\x1b').map_or(rest.len(), |at| at + first);
+        push_clean(out, &rest[..next]);
+        rest = &rest[next..];
     }
 }
 

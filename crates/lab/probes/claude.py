@@ -177,6 +177,20 @@ def hook_timeout():
     talk(run.id, 500)
 
 
+def long_timeouts():
+    """Whether very long timeouts are honoured."""
+    for seconds in (86400 * 24, 86400 * 25, 86400 * 365, 0, -1, 0.5):
+        fresh()
+        run = once("go [[tool:touch long]] [[say:end]]", settings(timeout=seconds))
+        it = seen(seconds=12)
+        time.sleep(2)
+        say("timeout", seconds, "hook called", bool(it), "waits after 2 s:", not run.find(lambda v: v.get("type") == "result"), "stderr", [short(str(e), 200) for _, e in run.errors])
+        if it:
+            answer(decision("deny", message="x"))
+        run.ended(10)
+        run.kill()
+
+
 def agent_ends():
     """What becomes of the hook when the agent is ended."""
     for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
@@ -266,6 +280,89 @@ def subagent_ask():
     say("made", exists("sub-made"))
 
 
+def parallel_hooks():
+    """Two background subagents in one -p run that ask at the same time."""
+    fresh()
+    inner = lambda n: json.dumps({"description": "d", "prompt": f"inner [[tool:touch ph-{n}]] [[say:inner {n}]]", "subagent_type": "general-purpose", "run_in_background": True})
+    run = once(f"go [[call:Agent {inner(1)}]] [[call:Agent {inner(2)}]] [[say:end]]", settings())
+    a, b = seen(number=1), seen(number=2)
+    say("both alive", [os.path.exists(f"/proc/{h['pid']}") for h in (a, b) if h], "commands", [h["given"]["tool_input"]["command"] for h in (a, b) if h], "agents", [h["given"].get("agent_id") for h in (a, b) if h])
+    say("result line already there:", bool(run.find(lambda v: v.get("type") == "result")), "process alive", run.process.poll() is None, short(record(run.pid) or "none", 120))
+    answer(decision("deny", message="no"), number=2)
+    answer(decision("allow"), number=1)
+    until("made", lambda: exists("ph-1") or exists("ph-2"), 10)
+    say("made", exists("ph-1"), exists("ph-2"))
+    result(run)
+
+
+def tmux(*words):
+    return subprocess.run(["tmux", "-S", HOME + "/tmux", "-f", "/dev/null", *words], capture_output=True, text=True).stdout
+
+
+def screen():
+    return tmux("capture-pane", "-p", "-t", "t")
+
+
+def typed(words):
+    tmux("set-buffer", words)
+    tmux("paste-buffer", "-p", "-d", "-t", "t")
+    until("it is shown", lambda: words[:10] in screen(), 10)
+    time.sleep(0.3)
+    tmux("send-keys", "-t", "t", "Enter")
+
+
+def terminal():
+    """A hook beside the dialog of a terminal: who is told when the other one answers."""
+    fresh()
+    path = HOME + "/run/settings.json"
+    write(path, json.dumps(settings()))
+    id = str(uuid.uuid4())
+    tmux("new-session", "-d", "-s", "t", "-x", "120", "-y", "40", f"cd {WORK} && exec claude --permission-mode {MODE} --session-id {id} --settings {path}")
+    def pid():
+        found = glob.glob(HOME + "/.claude/sessions/*.json")
+        return found and json.loads(read(found[0]) or "{}").get("pid")
+    agent = until("a live record", pid, 40)
+    if not agent:
+        print(screen()); return
+    state = lambda: {k: json.loads(record(agent) or "{}").get(k) for k in ("status", "waitingFor")}
+    until("idle", lambda: state()["status"] == "idle", 20)
+    time.sleep(1)
+    typed("one [[tool:touch term-1]] [[say:end one]]")
+    it = seen()
+    say("hook started; record then", short(json.loads(it["record"] or "{}").get("status")), "now", state(), "tool_use in the transcript then", it["tool_use_lines_in_transcript"])
+    until("the dialog", lambda: "Do you want" in screen(), 10)
+    say("dialog is shown", state())
+    time.sleep(1.5)  # a key within the first moments of the dialog is ignored
+    say("1.5 s later", state())
+    at = time.time()
+    tmux("send-keys", "-t", "t", "1")
+    until("made", lambda: exists("term-1"), 10)
+    say(f"answered in the terminal: tool ran after {time.time() - at:.2f} s, record", state(), "hook alive", os.path.exists(f"/proc/{it['pid']}"), "signals", seen()["signals"])
+    until("idle", lambda: state()["status"] == "idle", 10)
+    time.sleep(3)
+    say("turn over: hook alive", os.path.exists(f"/proc/{it['pid']}"), "signals", seen()["signals"])
+    answer(decision("deny", message="too late"))
+    time.sleep(1)
+    typed("two [[tool:touch term-2]] [[say:end two]]")
+    it = seen(number=2)
+    until("the dialog", lambda: "Do you want" in screen(), 10)
+    answer(decision("allow"), number=2)
+    until("made", lambda: exists("term-2"), 10)
+    time.sleep(1)
+    say("answered by the hook: dialog gone", "Do you want" not in screen(), [l.strip() for l in screen().splitlines() if "hook" in l.lower()])
+    typed("three [[tool:touch term-3]] [[say:end three]]")
+    it = seen(number=3)
+    until("the dialog", lambda: "Do you want" in screen(), 10)
+    time.sleep(1.5)
+    tmux("send-keys", "-t", "t", "Escape")
+    time.sleep(1.5)
+    say("Escape in the terminal: record", state(), "hook alive", os.path.exists(f"/proc/{it['pid']}"), "signals", seen(number=3)["signals"])
+    answer(decision("allow"), number=3)
+    time.sleep(1.5)
+    say("the hook allows afterwards: made", exists("term-3"))
+    talk(id, 330)
+
+
 def wiped():
     """The settings file, and the whole run folder, removed while the agent runs."""
     import shutil
@@ -337,4 +434,4 @@ def permission_denied_paths():
 
 if __name__ == "__main__":
     main({name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == "__main__"
-          and name not in ("command", "settings", "decision", "user", "fresh", "once", "seen", "answer", "transcript", "talk", "record", "result")})
+          and name not in ("command", "settings", "decision", "user", "fresh", "once", "seen", "answer", "transcript", "talk", "record", "result", "tmux", "screen", "typed")})

@@ -47,6 +47,17 @@ def codex_names():
         say(short(seen, 1200))
 
 
+def codex_result():
+    """What the model is given of a tool's result."""
+    import glob
+    run = codex((), 'go [[call:mcp__agentctl/list_sessions {"seconds": 0}]] [[say:done]]')
+    say("exit", run.ended(60))
+    for path in glob.glob(HOME + "/.codex/sessions/**/*.jsonl", recursive=True):
+        for line in lines(path):
+            if line.get("payload", {}).get("type") in ("function_call", "function_call_output"):
+                say(short(line["payload"], 500))
+
+
 def codex_time():
     for name in ("mcp__agentctl/list_sessions", "mcp__agentctl__list_sessions"):
         run = codex((), f"go [[call:{name} {{\"seconds\": 1}}]] [[say:done]]")
@@ -77,4 +88,4 @@ def claude_time():
 
 
 if __name__ == "__main__":
-    main({"codex_names": codex_names, "codex_time": codex_time, "claude_names": claude_names, "claude_time": claude_time})
+    main({"codex_names": codex_names, "codex_result": codex_result, "codex_time": codex_time, "claude_names": claude_names, "claude_time": claude_time})

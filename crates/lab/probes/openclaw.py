@@ -50,18 +50,22 @@ class Client:
                 elif size == 127:
                     size = struct.unpack(">Q", self.take(8))[0]
                 body = self.take(size)
+                if first & 15 == 9:
+                    self.frame(0x8A, body)
                 if first & 15 == 1:
                     self.heard.append((time.monotonic() - START, json.loads(body)))
         except (EOFError, OSError):
             self.closed = True
 
+    def frame(self, first, body):
+        head = bytes([first]) + (bytes([0x80 | len(body)]) if len(body) < 126 else bytes([0x80 | 126]) + struct.pack(">H", len(body)))
+        mask = os.urandom(4)
+        self.socket.sendall(head + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(body)))
+
     def ask(self, method, params, seconds=20):
         self.count += 1
         id = str(self.count)
-        body = json.dumps({"type": "req", "id": id, "method": method, "params": params}).encode()
-        head = bytes([0x81]) + (bytes([0x80 | len(body)]) if len(body) < 126 else bytes([0x80 | 126]) + struct.pack(">H", len(body)))
-        mask = os.urandom(4)
-        self.socket.sendall(head + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(body)))
+        self.frame(0x81, json.dumps({"type": "req", "id": id, "method": method, "params": params}).encode())
         reply = until(f"{method} is answered", lambda: next((m for _, m in self.heard if m.get("type") == "res" and m.get("id") == id), None), seconds)
         return reply and (reply.get("payload") if reply.get("ok") else {"error": reply.get("error")})
 
@@ -75,6 +79,8 @@ class Client:
 ENV = {"OPENCLAW_NO_RESPAWN": "1", "NO_COLOR": "1", "NO_UPDATE_NOTIFIER": "1", "OPENCLAW_DISABLE_BONJOUR": "1", "OPENCLAW_STATE_DIR": HOME + "/.openclaw"}
 READ = ["operator.read", "operator.write"]
 CAPS = json.loads(os.environ.get("CAPS", "[\"exec-approvals\"]"))
+# Without a device only an administrator sees the approvals of runs that another client began.
+SCOPES = ["operator.read", "operator.write", "operator.approvals", "operator.admin"]
 
 
 def up(exec_):
@@ -117,7 +123,8 @@ def over(client, id):
     until("the run is over", lambda: row(client, id).get("hasActiveRun") is False and row(client, id).get("status"), 60)
 
 
-def approvals():
+def refusals():
+    """Runs that cannot ask: begun without the scope, or with no approver connected."""
     run, client = up(json.loads(os.environ.get("EXEC", '{"security":"allowlist","ask":"always","host":"gateway"}')))
     made = begin(client, "begun without the scope", "go [[tool:touch claw-1]] [[say:done]]")
     over(client, made["sessionId"])
@@ -130,10 +137,18 @@ def approvals():
     over(client, made["sessionId"])
     say("-- begun with the scope, no approver connected: made", os.path.exists(HOME + "/ws/claw-0"))
     history(client, made["key"])
-    starter, approver = Client(READ + ["operator.approvals"], caps=CAPS), Client(["operator.read", "operator.approvals"], caps=CAPS)
+    run.kill()
+
+
+def approvals():
+    run, client = up(json.loads(os.environ.get("EXEC", '{"security":"allowlist","ask":"always","host":"gateway"}')))
+    starter, approver = Client(READ + ["operator.approvals"], caps=CAPS), Client(SCOPES, caps=CAPS)
     made = begin(starter, "with approver", "go [[tool:touch claw-2]] [[say:done]]")
-    asked = approver.event("exec.approval.requested", 30)
+    asked = approver.event("exec.approval.requested", 120)
     say("event", short(asked, 2500))
+    if not asked:
+        say("heard", [m.get("event") or m.get("method") or m.get("id") for _, m in approver.heard][-20:], "closed", approver.closed, client.closed)
+        history(approver, made["key"])
     say("row meanwhile", row(client, made["sessionId"]))
     listed = approver.ask("exec.approval.list", {})
     say("exec.approval.list ->", short(listed, 2000))
@@ -141,7 +156,6 @@ def approvals():
     if asked:
         id = asked["payload"]["id"]
         say("approval.get ->", short(approver.ask("approval.get", {"id": id}), 1400))
-        say("resolve with a decision that is not offered ->", short(approver.ask("approval.resolve", {"id": id, "kind": "exec", "decision": "perhaps"})))
         mark = len(approver.heard)
         say("approval.resolve allow-once ->", short(approver.ask("approval.resolve", {"id": id, "kind": "exec", "decision": "allow-once"}), 900))
         until("made", lambda: os.path.exists(HOME + "/ws/claw-2"), 10)
@@ -157,6 +171,7 @@ def approvals():
     made = begin(starter, "denied", "go [[tool:touch claw-3]] [[say:done]]")
     asked = approver.event("exec.approval.requested", 30, mark)
     if asked:
+        say("a decision that is not offered ->", short(approver.ask("approval.resolve", {"id": asked["payload"]["id"], "kind": "exec", "decision": "perhaps"}), 300))
         say("exec.approval.resolve deny ->", short(approver.ask("exec.approval.resolve", {"id": asked["payload"]["id"], "decision": "deny"}), 500))
         over(client, made["sessionId"])
         history(client, made["key"])
@@ -168,7 +183,7 @@ def approvals():
         starter.close()
         time.sleep(4)
         say("4 s after every approver left: row", row(client, made["sessionId"]))
-        again = Client(["operator.read", "operator.write", "operator.approvals"], caps=CAPS)
+        again = Client(SCOPES, caps=CAPS)
         say("another approver lists ->", short(again.ask("exec.approval.list", {}), 600))
         say("aborting the run ->", short(again.ask("sessions.abort", {"key": made["key"]})))
         time.sleep(2)
@@ -181,4 +196,4 @@ def approvals():
 
 
 if __name__ == "__main__":
-    main({"approvals": approvals})
+    main({"refusals": refusals, "approvals": approvals})

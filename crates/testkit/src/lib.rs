@@ -8,24 +8,30 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::missing_panics_doc)]
 #![allow(clippy::print_stdout)] // into the test runner's capture
 
+mod changing;
 pub mod gateway;
 pub mod generate;
 mod hmac;
 mod home;
 mod namespace;
 mod other_user;
+mod pseudo_terminal;
 pub mod receiver;
 mod recycle;
+pub mod styled_screen;
+pub mod svg;
 pub mod tls;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+pub use changing::{Changing, replace_changing};
 pub use hmac::{hex, hmac_sha256};
 pub use home::{Agent, Output, TestHome, mark_as_bundle};
 pub use namespace::UserNamespace;
 pub use other_user::{OtherUser, another_user};
+pub use pseudo_terminal::PseudoTerminal;
 pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};
 
 const INSIDE: &str = "AGENTCTL_TEST_INSIDE";

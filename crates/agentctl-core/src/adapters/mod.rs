@@ -53,6 +53,25 @@ pub static ALL: &[&dyn Adapter] = &[
     &demo::Demo,
 ];
 
+/// Returns the adapter that a person means by this name: its own name or an alias.
+#[must_use]
+pub fn adapter_called(
+    adapters: &[&'static dyn Adapter],
+    name: &str,
+) -> Option<&'static dyn Adapter> {
+    let is_meant =
+        |adapter: &&&dyn Adapter| adapter.name() == name || adapter.aliases().contains(&name);
+    adapters.iter().find(is_meant).copied()
+}
+
+/// Returns the shortest name of the first agent, for examples.
+#[must_use]
+pub fn example_name() -> &'static str {
+    let names =
+        ALL.iter().take(1).flat_map(|first| first.aliases().iter().copied().chain([first.name()]));
+    names.min_by_key(|name| name.len()).unwrap_or_default()
+}
+
 /// One look at the world, for all questions that are answered from it. Adapters use nothing else.
 #[derive(Clone, Debug)]
 pub struct Look {
@@ -279,6 +298,11 @@ pub struct Installation {
 pub trait Adapter: Sync {
     /// Returns its name on the command line.
     fn name(&self) -> &'static str;
+
+    /// Returns the other names by which people call it.
+    fn aliases(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Returns its capabilities.
     fn capabilities(&self) -> Capabilities;

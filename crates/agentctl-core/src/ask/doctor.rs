@@ -162,7 +162,7 @@ fn mechanisms(fleet: &Fleet, look: &Look) -> Vec<Check> {
             "kernel",
             "process identity",
             CheckState::Ok,
-            "pidfs inode: a recycled pid is always told apart",
+            "pidfs inode: a recycled pid is always detected",
         ),
         Mechanism::StartTime => Check::new(
             "kernel",
@@ -181,7 +181,7 @@ fn mechanisms(fleet: &Fleet, look: &Look) -> Vec<Check> {
         )
     } else {
         let detail = format!(
-            "private ({}): agents outside it cannot be seen; where a record or lock names one it is unknown",
+            "private ({}): agents outside it cannot be seen; sessions whose record or lock names one are unknown",
             kernel.pid_namespace()
         );
         Check::new("kernel", "pid namespace", CheckState::Degraded, detail)
@@ -238,7 +238,7 @@ fn changes(fleet: &Fleet, daemon: &DaemonState) -> Check {
         DaemonState::Silent(why) => return check(CheckState::Failed, why.clone()),
     };
     match trouble {
-        None => check(CheckState::Ok, format!("{observer} is told of them by the system")),
+        None => check(CheckState::Ok, format!("{observer} is notified of them by the kernel")),
         Some(why) => check(CheckState::Degraded, format!("{observer} may see them late: {why}"))
             .hint("it looks every two seconds instead; deaths of processes are seen at once"),
     }
@@ -247,12 +247,11 @@ fn changes(fleet: &Fleet, daemon: &DaemonState) -> Check {
 /// Checks the mechanisms that launch and stop use.
 fn control(host: &Host) -> Vec<Check> {
     let stop = if cfg!(target_os = "linux") {
-        let detail =
-            "signals go through handles; what a launched agent orphans stays below its shim";
+        let detail = "signals are sent through pidfds; orphaned processes of a launched agent stay below its shim";
         Check::new("control", "stop", CheckState::Ok, detail)
     } else {
         let detail =
-            "no handles and no sub-reaper here: daemons of a launched agent are only named";
+            "no pidfds and no subreaper here: daemons of a launched agent are listed, not stopped";
         Check::new("control", "stop", CheckState::Degraded, detail)
     };
     let runs = Runs::of(host);
@@ -264,7 +263,7 @@ fn control(host: &Host) -> Vec<Check> {
             Check::new("control", "runs", CheckState::Ok, detail)
         }
         Err(error) => Check::new("control", "runs", CheckState::Failed, error.to_string())
-            .hint("agentctl keeps what launches leave behind there; make it a folder of yours"),
+            .hint("agentctl keeps the files of launches there; make it a folder that you own"),
     };
     vec![stop, kept]
 }

@@ -24,6 +24,13 @@ pub struct AsksDocument {
     pub faults: Vec<Fault>,
 }
 
+/// The answer to `asks --hook`: settings to merge into the agent's own settings file.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct AskHookDocument {
+    /// The hooks, by the name of their event.
+    pub hooks: serde_json::Value,
+}
+
 /// The question for asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -118,15 +125,14 @@ impl Fleet {
         Ok(asks.iter().filter(is_meant).map(|ask| ask.id.clone()).collect())
     }
 
-    /// Returns the settings, as JSON, with which the user's own sessions of the agent that has a hook for asks can
-    /// be answered from here.
+    /// Returns the settings with which the user's own sessions can be answered from here, of the first agent that
+    /// has a hook for asks; `None` where no agent has one.
     #[must_use]
-    pub fn ask_hook_settings(&self) -> String {
-        let hooks = self.adapters.iter().filter_map(|adapter| adapter.answering()?.ask_hook());
-        let seconds = OWN_HOOK_TIMEOUT.as_secs();
-        let settings =
-            hooks.map(|hook| hook.settings(&self.host.program, &self.host.runtime(), seconds));
-        settings.collect::<Vec<_>>().join("\n")
+    pub fn ask_hook_settings(&self) -> Option<AskHookDocument> {
+        let mut hooks = self.adapters.iter().filter_map(|adapter| adapter.answering()?.ask_hook());
+        let (program, runtime) = (&self.host.program, self.host.runtime());
+        let settings = hooks.next()?.settings(program, &runtime, OWN_HOOK_TIMEOUT.as_secs());
+        serde_json::from_str(&settings).ok()
     }
 
     /// Examines the process that answers: it may not run below an agent.

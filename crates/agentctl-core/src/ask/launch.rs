@@ -26,7 +26,7 @@ use crate::runs::{HookMoment, Runs};
 use crate::transcript::Transcript;
 
 /// The longest time between an agent's first words and its first record.
-const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two looks for the first record.
 const FIRST_RECORD_PAUSE: Duration = Duration::from_millis(20);
 
@@ -257,7 +257,7 @@ impl Fleet {
         let (host, remote) = (&self.host, is_remote(adapter));
         let options = request.options.clone();
         let words = LaunchWords { name: request.name.clone(), group: options.group.clone() };
-        self.check_words(&words).map_err(NotStarted::Words)?;
+        let _reserved = self.check_words(&words).map_err(NotStarted::Words)?;
         if remote && !options.hooks.is_empty() {
             return Err(NotStarted::HookOnServer(adapter.name()));
         }

@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::launch::StartedSession;
+use super::launch::{FIRST_RECORD_TIMEOUT, StartedSession};
 use super::{Fleet, NotOne, ResolvedTarget};
 use crate::fleet::{Query, roots_of};
 use crate::model::{
     Fault, FaultCode, InternedName, OWN_SOURCE, SCHEMA_VERSION, Session, Target, is_session_id,
     word,
 };
-use crate::names::{self, MAX_WORD_CHARS, NamesError, Subject, Word};
+use crate::names::{self, MAX_WORD_CHARS, NameIsBusy, NameReservation, NamesError, Subject, Word};
 use crate::resolve::{PREFIX_CHARS, begin_with};
 use crate::text::is_harmful;
 
@@ -52,6 +52,11 @@ pub enum WordRefusal {
         text: String,
         /// The session.
         session: Box<Target>,
+    },
+    /// Another process is giving this name to a session.
+    Busy {
+        /// The name.
+        name: String,
     },
     /// A live session has this name.
     Taken {
@@ -103,9 +108,14 @@ impl Fleet {
         let ResolvedTarget { target, mut faults } = self.target(text).map_err(NotNamed::NotOne)?;
         let subject = Subject::of(&target);
         let subject = subject.ok_or(NotNamed::NoSession { pid: target.pid })?;
-        if let (Word::Name, Some(name)) = (word, value) {
-            self.check_free(name, Some(&subject)).map_err(NotNamed::Refused)?;
-        }
+        let _reserved = match (word, value) {
+            (Word::Name, Some(name)) => {
+                let reserved = self.reserve(name).map_err(NotNamed::Refused)?;
+                self.check_free(name, Some(&subject)).map_err(NotNamed::Refused)?;
+                Some(reserved)
+            }
+            _ => None,
+        };
         names::write(&self.host, &subject, &[(word, value)]).map_err(NotNamed::Unwritten)?;
         let inspected = self.inspect(&target);
         faults.extend(inspected.faults);
@@ -117,14 +127,27 @@ impl Fleet {
         Ok(NamedSession { schema_version, id, adapter, root, name, group, faults })
     }
 
-    /// Checks the words of a launch before anything is started.
-    pub(super) fn check_words(&self, words: &LaunchWords) -> Result<(), WordRefusal> {
+    /// Checks the words of a launch before anything is started. The name stays reserved until the result is dropped:
+    /// no other launch can be given it before the words of this one are written.
+    pub(super) fn check_words(
+        &self,
+        words: &LaunchWords,
+    ) -> Result<Option<NameReservation>, WordRefusal> {
         if let Some(group) = &words.group {
             check_form(Word::Group, group)?;
         }
-        let Some(name) = &words.name else { return Ok(()) };
+        let Some(name) = &words.name else { return Ok(None) };
         check_form(Word::Name, name)?;
-        self.check_free(name, None)
+        let reserved = self.reserve(name)?;
+        self.check_free(name, None)?;
+        Ok(Some(reserved))
+    }
+
+    fn reserve(&self, name: &str) -> Result<NameReservation, WordRefusal> {
+        // A launch that has the name may wait for its agent to start and for its first record.
+        let limit = self.host.deadlines.launch + FIRST_RECORD_TIMEOUT;
+        let busy = |NameIsBusy| WordRefusal::Busy { name: name.to_owned() };
+        names::reserve(&self.host, name, limit).map_err(busy)
     }
 
     /// Writes the words of a launch once its session is known. A launch whose words cannot be written has

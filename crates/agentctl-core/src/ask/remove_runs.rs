@@ -1,7 +1,7 @@
 //! The order `rm`: remove the runs of one session. The session's own record is the agent's and stays.
 
 use super::runs::remove_folders;
-use super::{Fleet, NotOne, PruneDocument, PruneError, ResolvedTarget};
+use super::{Fleet, NotOne, PruneDocument, PruneError, ResolvedTarget, RunsDocument};
 use crate::fleet::session_of;
 use crate::model::SCHEMA_VERSION;
 use crate::names::Subject;
@@ -28,6 +28,20 @@ pub enum RunsNotRemoved {
         run: String,
     },
     /// The folder of a run cannot be removed, or the runs cannot be listed.
+    Failed(PruneError),
+}
+
+/// Why the runs of a session cannot be shown.
+#[derive(Debug)]
+pub enum RunsNotFound {
+    /// The text names neither a single session nor a run.
+    NotOne(NotOne),
+    /// The session was not launched from here, or its runs are gone already.
+    NoRun {
+        /// The session.
+        session: String,
+    },
+    /// The runs cannot be listed.
     Failed(PruneError),
 }
 
@@ -62,6 +76,26 @@ impl Fleet {
         remove_folders(&runs).map_err(RunsNotRemoved::Failed)?;
         let bytes = pruned.iter().map(|run| run.bytes).sum();
         Ok(PruneDocument { schema_version: SCHEMA_VERSION, dry_run: false, pruned, bytes })
+    }
+
+    /// Returns the runs of the session that a text names, newest first. A session that no source knows any more is
+    /// named by its whole id, and a run by its own.
+    pub fn session_runs(&self, text: &str) -> Result<RunsDocument, RunsNotFound> {
+        let subject = match self.target(text) {
+            Ok(ResolvedTarget { target, .. }) => Subject::of(&target),
+            Err(NotOne::Nothing) => None,
+            Err(not_one) => return Err(RunsNotFound::NotOne(not_one)),
+        };
+        let runs = self.runs_of(subject.as_ref(), text).map_err(RunsNotFound::Failed)?;
+        match (subject, runs.is_empty()) {
+            (Some(subject), true) => Err(RunsNotFound::NoRun { session: subject.session }),
+            (None, true) => Err(RunsNotFound::NotOne(NotOne::Nothing)),
+            _ => {
+                let runs = self.run_rows(&runs);
+                let bytes = runs.iter().map(|run| run.bytes).sum();
+                Ok(RunsDocument { schema_version: SCHEMA_VERSION, runs, bytes })
+            }
+        }
     }
 
     fn runs_of(&self, subject: Option<&Subject>, text: &str) -> Result<Vec<Run>, PruneError> {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Fleet;
 use crate::fleet::session_of;
-use crate::model::{Exit, SCHEMA_VERSION, Time};
-use crate::runs::{HookMoment, Run, Runs, Spec};
+use crate::model::{Exit, SCHEMA_VERSION, Time, shorten};
+use crate::runs::{HookMoment, Run, Runs, Spec, beginning};
 
 /// The answer to `runs --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -51,6 +51,9 @@ pub struct RunRow {
     pub group: Option<String>,
     /// The name given.
     pub name: Option<String>,
+    /// The beginning of its prompt.
+    #[serde(default)]
+    pub prompt: Option<String>,
     /// When it was launched.
     pub started_at: Option<Time>,
     /// When it ended; null while it may still be running.
@@ -144,8 +147,18 @@ impl Fleet {
             cwd: spec.as_ref().map(|s| s.cwd.to_string_lossy().into_owned()),
             group: spec.as_ref().and_then(|s| s.group.clone()),
             name: spec.and_then(|s| s.name),
+            prompt: prompt(run),
         }
     }
+}
+
+/// Returns the beginning of the prompt of a run; `None` if it cannot be read.
+fn prompt(run: &Run) -> Option<String> {
+    const MAX_PROMPT_BYTES: u64 = 1200;
+    const MAX_PROMPT_CHARS: usize = 300;
+    let bytes = beginning(&run.prompt(), MAX_PROMPT_BYTES);
+    let text = shorten(&String::from_utf8_lossy(&bytes), MAX_PROMPT_CHARS);
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// Removes the folders of these runs.

@@ -75,23 +75,23 @@ fn verdict(session: &Session) -> String {
     // A session in a server has no process on this machine: only the server knows its state.
     let kept = session.hosted && session.processes.is_empty();
     let because = match session.status {
-        Status::Running if kept => "its server says that a run of it goes on",
-        Status::Idle if kept => "its server has it and no run of it goes on",
+        Status::Running if kept => "its server says that a run is in progress",
+        Status::Idle if kept => "its server has it, and no run is in progress",
         Status::Error if kept => "its server says that its last run failed",
         Status::Stopped if kept => "its server says that its run is over",
-        Status::Waiting => "a live process serves it and says that it needs a human",
+        Status::Waiting => "its process is alive and says that it waits for a human",
         Status::Running => match session.reason.as_ref().map(|r| r.kind) {
-            Some(ReasonKind::Starting) => "a live process is getting ready",
-            _ => "a live process is working on a turn of it",
+            Some(ReasonKind::Starting) => "its process is starting",
+            _ => "its process is alive and works on a turn",
         },
-        Status::Idle => "a live process serves it and no turn is open",
-        Status::Unknown => "the source that would decide could not",
-        Status::Error => "no process serves it and its last turn failed",
+        Status::Idle => "its process is alive and no turn is open",
+        Status::Unknown => "the source that decides could not be read",
+        Status::Error => "no process runs it, and its last turn failed",
         Status::Stopped => match session.outcome {
-            Some(Outcome::Finished) => "no process serves it and its last turn is complete",
-            Some(Outcome::Interrupted) => "no process serves it and its last turn was interrupted",
-            Some(Outcome::Killed) => "no process serves it and nobody lived to end its last turn",
-            _ => "no process serves it",
+            Some(Outcome::Finished) => "no process runs it, and its last turn is complete",
+            Some(Outcome::Interrupted) => "no process runs it, and its last turn was interrupted",
+            Some(Outcome::Killed) => "no process runs it, and its last turn was never finished",
+            _ => "no process runs it",
         },
     };
     let detail = session.reason.as_ref().map(|reason| format!(" ({})", reason_text(reason)));

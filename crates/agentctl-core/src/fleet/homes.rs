@@ -87,7 +87,7 @@ where
         let count = abandoned_threads::count_of(adapter.name(), Some(&root.label()));
         if count.load(Ordering::SeqCst) > 0 {
             answers[at] =
-                Some(failed(at, FaultCode::Timeout, "an earlier question still hangs".into()));
+                Some(failed(at, FaultCode::Timeout, "an earlier request still hangs".into()));
             continue;
         }
         let ticket = Ticket::new(count);

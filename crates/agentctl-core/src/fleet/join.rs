@@ -155,7 +155,7 @@ impl View {
             let pids: Vec<String> =
                 session.processes.iter().map(|p| p.id.pid.to_string()).collect();
             session.notes.push(format!(
-                "{} processes serve this session: {}",
+                "{} processes run this session: {}",
                 pids.len(),
                 pids.join(", ")
             ));
@@ -170,13 +170,13 @@ impl View {
             // The evidence names the source that failed, not the source that answered.
             Some(_) if !self.table_gaps && !self.gaps.is_empty() => (
                 format!("{}:{}", self.adapter, self.root),
-                "absence could not be proved".to_owned(),
+                "not every process could be checked".to_owned(),
             ),
-            Some(_) => (table, "absence could not be proved".to_owned()),
+            Some(_) => (table, "not every process could be checked".to_owned()),
             None => {
                 let unjoined = self.unjoined.len();
                 let says = format!(
-                    "no live process serves it (every process of this user was looked at; \
+                    "no live process runs it (every process of this user was looked at; \
                      {unjoined} of its agent without a session)"
                 );
                 (table, says)

@@ -309,20 +309,20 @@ impl Rows {
     /// of all history, or of adapters that were left out. A subagent that is not among them is shown with its
     /// whole id.
     pub(super) fn shorten_ids(&mut self, others: &[Box<str>], names: &[String]) {
-        let ids = self.packed.iter().filter_map(|row| row.id());
-        let ids = ids.chain(others.iter().map(|id| &**id)).collect();
-        let typed = Typed::new(ids, names.iter().map(String::as_str).collect());
+        let own: Vec<&str> = self.packed.iter().map(|row| row.id().unwrap_or_default()).collect();
+        let others = || others.iter().map(|id| &**id);
+        let shown = own.iter().copied().filter(|id| !id.is_empty());
+        let typed = Typed::new(shown.chain(others()), names.iter().map(String::as_str).collect());
         let listed: HashSet<&str> = if self.packed.iter().any(|row| row.is_child) {
-            others.iter().map(|id| &**id).collect()
+            others().collect()
         } else {
             HashSet::new()
         };
-        let bytes = |row: &Packed| {
-            let id = row.id().unwrap_or_default();
+        let bytes = |(row, id): (&Packed, &&str)| {
             let is_whole = row.is_child && !listed.contains(id);
             if is_whole { u8::MAX } else { u8::try_from(typed.length(id)).unwrap_or(u8::MAX) }
         };
-        let lengths: Vec<u8> = self.packed.iter().map(bytes).collect();
+        let lengths: Vec<u8> = self.packed.iter().zip(&own).map(bytes).collect();
         for (row, length) in self.packed.iter_mut().zip(lengths) {
             row.id_bytes = length;
         }

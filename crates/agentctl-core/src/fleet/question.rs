@@ -212,7 +212,8 @@ impl<'a> Question<'a> {
 
     pub(super) fn admit_hidden(&self, locator: &Locator, mut record: Record) -> Record {
         if self.hidden.contains(&locator.id) {
-            record.turn = Turn::Unreadable("its record may lie where we could not look".into());
+            record.turn =
+                Turn::Unreadable("its record may be in a place that could not be read".into());
         }
         record
     }

@@ -134,7 +134,7 @@ pub(super) fn process_row(view: &View, served: &Served, may_serve: &[&str]) -> S
         ([], Some(state)) => state,
         ([], None) => State { status: Status::Unknown, reason: None },
         (ids, _) => {
-            let why = format!("it has no record and may be serving {}", ids.join(", "));
+            let why = format!("it has no record and may be running {}", ids.join(", "));
             let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
             State { status: Status::Unknown, reason }
         }
@@ -288,7 +288,7 @@ pub fn forgotten(mut session: Session, at: Time) -> Session {
 #[must_use]
 pub fn exited(mut session: Session, at: Time) -> Session {
     let pid = session.pid.map_or_else(String::new, |pid| format!("pid {pid} "));
-    let says = format!("{pid}has exited and served no session");
+    let says = format!("{pid}has exited and had no session");
     session.evidence = vec![Evidence { source: "kernel:pidfd".into(), says, at }];
     over_without_outcome(&mut session);
     session

@@ -79,11 +79,9 @@ impl FiringProgress {
         });
         match (cut, state) {
             (Some(program), _) => Some(format!(
-                "`{program}` was cut short, or nobody saw its end; it is not repeated"
+                "`{program}` was interrupted or its end is unknown; it is not run again"
             )),
-            (None, FuseState::Interrupted) => {
-                Some("the daemon goes on with it when it is awake".into())
-            }
+            (None, FuseState::Interrupted) => Some("the daemon continues it when it runs".into()),
             (None, _) => None,
         }
     }

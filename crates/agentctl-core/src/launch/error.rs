@@ -9,7 +9,7 @@ use crate::model::{Exit, Fault, Session};
 
 /// The holder of a lock that the kernel does not name. Such a lock may be that of a launch of the same user in
 /// another pid namespace, so it is respected.
-const UNSEEN_HOLDER: &str = "a lock whose holder cannot be seen from here: the process that took it has exited \
+const UNSEEN_HOLDER: &str = "a process that cannot be seen from here: the process that took it has exited \
                              and left it to another one, or lives in another pid namespace";
 
 /// Why a launch failed.
@@ -19,7 +19,7 @@ pub enum LaunchError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// A remote server starts the session, and an option was given that only a local process supports.
-    #[error("{agent} runs on a server: {flag} cannot be heeded")]
+    #[error("{agent} runs on a server: {flag} is not supported")]
     Unheeded {
         /// The adapter.
         agent: &'static str,
@@ -45,7 +45,7 @@ pub enum LaunchError {
         holders: Vec<Holder>,
     },
     /// Whether the directory is occupied is unknown.
-    #[error("whether {} is free is unknown: {}", directory.display(), missing(faults))]
+    #[error("cannot tell whether {} is free: {}", directory.display(), missing(faults))]
     Unsure {
         /// The directory.
         directory: PathBuf,
@@ -53,13 +53,13 @@ pub enum LaunchError {
         faults: Vec<Fault>,
     },
     /// A live process serves the session that was to be continued.
-    #[error("session {} is being served: {}", .0.id.as_deref().unwrap_or("-"), served(.0))]
+    #[error("session {} is live ({}): cannot resume a running session", .0.id.as_deref().unwrap_or("-"), served(.0))]
     Served(Box<Session>),
     /// A live process may serve the session that was to be continued: only directory and start time match.
-    #[error("session {} may be served by {}: only its directory and start time say so", .0.id.as_deref().unwrap_or("-"), served(.0))]
+    #[error("session {} may be running in {}: only its directory and start time match", .0.id.as_deref().unwrap_or("-"), served(.0))]
     MayBeServed(Box<Session>),
     /// The session that was to be continued lies in a home that is not configured.
-    #[error("session {session} is not continued: {why}")]
+    #[error("cannot resume session {session}: {why}")]
     Objected {
         /// The session.
         session: String,
@@ -69,7 +69,7 @@ pub enum LaunchError {
         hint: Option<String>,
     },
     /// Whether a process serves the session is unknown.
-    #[error("whether session {session} is being served is unknown: {why}")]
+    #[error("cannot tell whether session {session} is running: {why}")]
     Unclear {
         /// The session.
         session: String,
@@ -77,7 +77,9 @@ pub enum LaunchError {
         why: String,
     },
     /// The agent started, but its record does not contain the message.
-    #[error("{agent} came up, but the message is not in the record of session {session}: {words}")]
+    #[error(
+        "{agent} started, but the record of session {session} does not contain the message: {words}"
+    )]
     Unheard {
         /// The adapter.
         agent: &'static str,
@@ -89,7 +91,7 @@ pub enum LaunchError {
         advice: Option<&'static str>,
     },
     /// Other launches held the directory's lock until the timeout.
-    #[error("{} is being held by {}", directory.display(), by.as_deref().unwrap_or(UNSEEN_HOLDER))]
+    #[error("{} is locked by {}", directory.display(), by.as_deref().unwrap_or(UNSEEN_HOLDER))]
     Busy {
         /// The directory.
         directory: PathBuf,
@@ -97,7 +99,7 @@ pub enum LaunchError {
         by: Option<String>,
     },
     /// The agent exited with a failure before it told its session.
-    #[error("{agent} ended at once ({}): {words}", how(*exit))]
+    #[error("{agent} exited immediately ({}): {words}", how(*exit))]
     Died {
         /// The adapter.
         agent: &'static str,
@@ -119,7 +121,7 @@ pub enum LaunchError {
         advice: Option<&'static str>,
     },
     /// The agent did not tell its session before the deadline and was ended.
-    #[error("{agent} did not tell its session within {} ms and was ended: {words}", limit.as_millis())]
+    #[error("{agent} did not report a session id within {} ms and was stopped: {words}", limit.as_millis())]
     Silent {
         /// The adapter.
         agent: &'static str,

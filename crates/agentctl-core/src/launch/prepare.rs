@@ -44,7 +44,7 @@ pub(super) fn run(host: &Host, starting: &Starting<'_>, run: &Run) -> Result<(),
         let limit = host.deadlines.launch;
         let attended = spawn
             .attended(limit, MAX_OUTPUT_BYTES)
-            .map_err(io("what has to be run before the agent cannot be started"))?;
+            .map_err(io("a program that prepares the agent cannot be started"))?;
         // The input has been read and is not needed any more.
         let _kept = std::fs::remove_file(&told);
         if matches!(attended.exit, Some(Exit { code: Some(0), .. })) {

@@ -19,7 +19,7 @@ pub(super) fn launch(
     let unheeded = [
         (!launch.env.is_empty(), "--env", "its environment is the server's"),
         (launch.group.is_some(), "--group", "groups are kept with runs, and it has none here"),
-        (launch.on_complete.is_some(), "--on-complete", "nobody here sees it end"),
+        (launch.on_complete.is_some(), "--on-complete", "no process of this machine sees it end"),
         (
             goes_on && launch.order.model.is_some(),
             "--model",

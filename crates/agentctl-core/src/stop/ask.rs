@@ -92,9 +92,9 @@ impl Stopping<'_> {
         match code {
             Some(0) if dead => Ok(()),
             _ if dead && !agents.held.is_empty() => Ok(()),
-            Some(0) => Err(failed("was taken, yet the process lives on".into())),
+            Some(0) => Err(failed("was accepted, but the process is still running".into())),
             Some(code) => Err(failed(format!("failed with exit code {code}"))),
-            None => Err(failed("did not come back in time".into())),
+            None => Err(failed("timed out".into())),
         }
     }
 
@@ -137,11 +137,11 @@ impl Stopping<'_> {
             let now = fleet::inspect(self.fleet, self.target);
             let why = match heard(self.adapter.name(), now.session.as_ref(), &now.faults) {
                 Heard::Over => return Ok(()),
-                Heard::GoesOn => {
-                    StopVerdict::Failed("its server took the request, yet its turn goes on".into())
-                }
+                Heard::GoesOn => StopVerdict::Failed(
+                    "its server accepted the request, but its turn continues".into(),
+                ),
                 Heard::Nothing(why) => StopVerdict::Unknown(format!(
-                    "its server took the request, yet could not be asked again: {why}"
+                    "its server accepted the request, but could not be asked again: {why}"
                 )),
             };
             if self.left().is_zero() {

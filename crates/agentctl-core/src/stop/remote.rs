@@ -57,7 +57,9 @@ pub(super) fn stop(
             }
             (Some(now), None) if works(now) => match &asked {
                 Err(why) => StopVerdict::Failed(why.clone()),
-                Ok(_) => StopVerdict::Failed("its server took the request, yet it works on".into()),
+                Ok(_) => StopVerdict::Failed(
+                    "its server accepted the request, but the session keeps working".into(),
+                ),
             },
             (_, None) => StopVerdict::Stopped,
             (_, Some(fault)) => {

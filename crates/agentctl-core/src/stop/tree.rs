@@ -253,7 +253,7 @@ impl<'a> Tree<'a> {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    let why = format!("it could not be taken hold of: {error}");
+                    let why = format!("it could not be opened: {error}");
                     self.unheld.insert(seen.process.id.clone(), survivor(&seen.process, why));
                 }
             }
@@ -504,7 +504,7 @@ impl<'a> Tree<'a> {
         let living = named.filter(|(id, _)| kernel.liveness(id) != Liveness::Gone);
         let mut all: Vec<Survivor> = living.map(|(_, survivor)| survivor.clone()).collect();
         all.extend(self.members.iter().map(|m| {
-            let why = m.trouble.clone().unwrap_or_else(|| "it does not end".into());
+            let why = m.trouble.clone().unwrap_or_else(|| "it does not exit".into());
             survivor(&m.process, why)
         }));
         all

@@ -92,7 +92,7 @@ impl Endpoint {
         }
         let found = (self.host.as_str(), self.port).to_socket_addrs();
         let addresses: Vec<SocketAddr> = found.map_err(TalkError::Unreachable)?.collect();
-        let mut last = std::io::Error::other("its name has no address");
+        let mut last = std::io::Error::other("its host name cannot be resolved");
         for address in addresses {
             // A name that resolves to another machine gets nothing in plain text.
             if !self.secure && !tls.insecure && !address.ip().is_loopback() {

@@ -237,7 +237,7 @@ mod tests {
         assert!(says(moved).contains("302"));
         assert!(says(b"SSH-2.0-OpenSSH_9\r\n\r\n").contains("no HTTP"));
         assert!(says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{").contains("cut off"));
-        assert!(says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{").contains("nonsense"));
+        assert!(says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{").contains("invalid answer"));
     }
 
     #[test]

@@ -54,7 +54,10 @@ impl Transcript {
             branch = branch.take().or(facts.branch);
             summary.context_window = summary.context_window.or(facts.context_window);
             summary.context_tokens = summary.context_tokens.or(facts.context_tokens);
-            for message in adapter.messages(line).into_iter().rev() {
+            // Only the branch may still be missing, which no message holds.
+            let needs_messages = summary.last_answer.is_none() || summary.context_tokens.is_none();
+            let messages = if needs_messages { adapter.messages(line) } else { Vec::new() };
+            for message in messages.into_iter().rev() {
                 if message.role != Role::Assistant {
                     continue;
                 }

@@ -12,10 +12,10 @@ use crate::failure::Outcome;
 use crate::text::wrap;
 use crate::ui::Ui;
 
-/// Show the agents supported and what is known of each
+/// List supported agents and what agentctl can do with each
 ///
-/// The first table says what agentctl reads of each agent, the second what `--permissions` of `launch` means
-/// for it, and the last lines how `stop` ends it.
+/// The first table shows what agentctl reads of each agent, the second what `launch --permissions` means for it,
+/// and the last lines how `stop` ends it.
 #[derive(Args)]
 pub(super) struct AdaptersArgs {
     #[command(flatten)]

@@ -18,14 +18,7 @@ use crate::ui::Ui;
 /// answered. Without a decision, on a terminal, asks are shown one after the other. Processes below an agent may
 /// not answer.
 #[derive(Args)]
-#[command(
-    group = ArgGroup::new("decision").multiple(false),
-    after_help = "Examples:
-  agentctl answer a7f319c2 --allow
-  agentctl answer a7f319c2 --deny --message 'use the staging database'
-  agentctl answer 0c41d27e --option 2
-  agentctl answer"
-)]
+#[command(group = ArgGroup::new("decision").multiple(false))]
 pub(super) struct AnswerArgs {
     /// The ask, by at least 6 characters of its id [default: all, one after the other]
     #[arg(value_name = "ASK")]
@@ -37,7 +30,7 @@ pub(super) struct AnswerArgs {
     #[arg(long, group = "decision", requires = "ask")]
     deny: bool,
     /// With --deny: words for the agent
-    #[arg(long, value_name = "TEXT", requires = "deny")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, requires = "deny")]
     message: Option<String>,
     /// Allow it and store rule N of the ask
     #[arg(long, value_name = "N", group = "decision", requires = "ask")]
@@ -46,7 +39,13 @@ pub(super) struct AnswerArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["decision", "text", "field"], requires = "ask")]
     option: Vec<usize>,
     /// Answer the question with this text
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["decision", "field"], requires = "ask")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        conflicts_with_all = ["decision", "field"],
+        requires = "ask"
+    )]
     text: Option<String>,
     /// Answer one of several questions: its name, and an option or a text
     #[arg(long, value_name = "ID=VALUE", conflicts_with = "decision", requires = "ask")]
@@ -61,8 +60,6 @@ pub(super) struct AnswerArgs {
 
 /// Allow asks once
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl approve a7f319c2")]
 pub(super) struct ApproveArgs {
     /// The asks, by at least 6 characters of their id
     #[arg(value_name = "ASK", required = true)]
@@ -74,14 +71,12 @@ pub(super) struct ApproveArgs {
 
 /// Deny asks; the agents go on without it
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl deny a7f319c2 --message 'use the staging database'")]
 pub(super) struct DenyArgs {
     /// The asks, by at least 6 characters of their id
     #[arg(value_name = "ASK", required = true)]
     asks: Vec<String>,
     /// Words for the agent
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
     /// Print one JSON document for each ask, one a line
     #[arg(long)]

@@ -19,11 +19,6 @@ use crate::ui::Ui;
 /// Sessions of all agents, started by anyone. With an ask or a session: in full, with the whole command, change or
 /// plan, and the commands that answer it.
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl asks
-  agentctl asks a7f319c2
-  agentctl asks --group morning -q
-  agentctl asks --hook > hook.json")]
 pub(super) struct AsksArgs {
     /// Asks by at least 6 characters of their id, or sessions
     #[arg(value_name = "ASK|ID")]
@@ -46,8 +41,7 @@ pub(super) struct AsksArgs {
 
 pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
     if args.hook {
-        let text = fleet.ask_hook_settings();
-        ui.line(&text)?;
+        ui.json(&fleet.ask_hook_settings())?;
         return Ok(ExitCode::SUCCESS);
     }
     let (host, shape) = (&fleet.host, args.shape.shape::<AskListRow>()?);

@@ -3,12 +3,14 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 
-use agentctl_core::ask::{Attachment, AttachmentWay, Fleet, OpenCommand, SessionTerminal};
+use agentctl_core::ask::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{EnvChanges, become_command};
 use agentctl_core::model::Session;
 use clap::Args;
 
+use super::ids;
+use crate::config::Loaded;
 use crate::face::{TmuxPane, not_started, tmux_pane_of};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::one_line;
@@ -16,23 +18,16 @@ use crate::ui::Ui;
 
 /// Open a session in a terminal
 ///
-/// An ended session is opened by its agent's own command (`claude --resume`, `codex resume`, …), in its
-/// directory. A live session in a tmux pane: the pane is selected. Any other live session: its terminal
-/// is named.
+/// Ended session: run the agent's own interactive resume (`claude --resume`, `codex resume`, …) in the session's
+/// directory. Live session in tmux: select its pane. Other live session: print which terminal it runs in.
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl attach 45454545     open this session, or go to its tmux pane
-  agentctl attach .            the session of this directory
-
-Exit status:
-  4  no such session, or several match
-  5  it cannot be opened here: it runs in another terminal, without a terminal or in a server")]
 pub(super) struct AttachArgs {
-    /// Session id or prefix, name, pid, directory, or adapter:id
+    #[arg(value_name = "ID", help = ids::ONE)]
     id: String,
 }
 
-pub(super) fn cmd_attach(ui: &mut Ui, fleet: &Fleet, args: &AttachArgs) -> Outcome {
+pub(super) fn cmd_attach(ui: &mut Ui, loaded: &Loaded, args: &AttachArgs) -> Outcome {
+    let fleet = &loaded.fleet();
     let attachment = fleet.attachment(&args.id);
     let attachment = attachment.map_err(|why| not_started(fleet, why))?;
     let Attachment { session, way, faults } = attachment;
@@ -40,7 +35,11 @@ pub(super) fn cmd_attach(ui: &mut Ui, fleet: &Fleet, args: &AttachArgs) -> Outco
         ui.warn_fault(fault);
     }
     match way {
-        AttachmentWay::Open(command) => match open(ui, &session, command)? {},
+        AttachmentWay::Open(command) => {
+            // Like `resume`, this starts an agent. A terminal that has the session needs no setting.
+            loaded.check_launch()?;
+            match open(ui, &session, command)? {}
+        }
         AttachmentWay::NoInterface => Err(no_interface(&session)),
         AttachmentWay::Terminal(terminal) => go_to(ui, &fleet.host, &session, &terminal),
         AttachmentWay::NoTerminal { pid, launched } => {

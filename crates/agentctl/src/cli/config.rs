@@ -12,7 +12,9 @@ use crate::ui::Ui;
 /// Check the configuration file and show the settings in force
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Check the configuration file; exit code 1 if a setting cannot be used
+    /// Check the configuration file
+    ///
+    /// Exit code 1 if a setting cannot be used; file, line and key are named.
     Check(CheckArgs),
     /// Print the path of the configuration file
     Path,

@@ -20,11 +20,10 @@ use crate::client::{self, Client, ClientError, HELLO_TIMEOUT, Server};
 use crate::config::Loaded;
 use crate::daemon;
 use crate::daemon::service::{self, Manager};
-use crate::face::age;
+use crate::face::{age, daemon_change_line};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::place::Place;
-use crate::protocol::DaemonStatus;
-use crate::protocol::{Ending, NoParams, Request};
+use crate::protocol::{DaemonChange, DaemonResult, DaemonStatus, Ending, NoParams, Request};
 use crate::text::one_line;
 use crate::ui::Ui;
 
@@ -35,10 +34,10 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(15);
 /// Interval at which a log is followed if its directory cannot be watched.
 const FOLLOW_PACE: Duration = Duration::from_secs(1);
 
-/// Start, stop and watch the daemon
+/// Start, stop and inspect the background daemon
 ///
-/// No command needs it: it is there for what needs somebody awake: `events`, webhooks, fuses, metrics and
-/// notifications. Killing it changes no answer.
+/// The daemon sends webhooks and notifications, fires fuses and serves metrics and `events`. All other commands
+/// work the same without it. `events` and `fuse set` start it when needed.
 #[derive(Args)]
 pub(super) struct DaemonArgs {
     #[command(subcommand)]
@@ -47,48 +46,63 @@ pub(super) struct DaemonArgs {
 
 #[derive(Subcommand)]
 enum DaemonCommand {
-    /// Serve in the foreground until interrupted
+    /// Run the daemon in the foreground
+    ///
+    /// Runs until it is interrupted. For service managers; `daemon start` runs it in the background.
     Run {
-        /// A descriptor that is told when it serves
+        /// File descriptor that is written to once the daemon is ready
         #[arg(long, hide = true, value_name = "FD")]
         ready: Option<RawFd>,
     },
-    /// Start it in the background, unless it runs
-    Start,
-    /// End it; agents go on
+    /// Start the daemon in the background
+    ///
+    /// Does nothing if it is running.
+    Start {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop the daemon
+    ///
+    /// Agents keep running.
     Stop {
-        /// Kill it if it does not answer
+        /// Kill the daemon if it does not answer
         #[arg(long)]
         force: bool,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
-    /// Say whether it runs, and what it sees right now
+    /// Show whether the daemon runs, and its state
+    ///
+    /// Sessions, locks and fuses it sees, deliveries of webhooks and notifications, socket and log file.
     Status {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// End it and start it anew
+    /// Stop the daemon and start it again
     Restart {
-        /// Kill it if it does not answer
+        /// Kill the daemon if it does not answer
         #[arg(long)]
         force: bool,
     },
-    /// Show its log: one JSON object a line
+    /// Show the log of the daemon, one JSON object per line
     Logs {
-        /// How many lines
+        /// Number of lines
         #[arg(short = 'n', long, default_value_t = 50, value_name = "LINES")]
         lines: usize,
-        /// Go on with what is written
+        /// Follow: print new lines as they are written
         #[arg(short, long)]
         follow: bool,
     },
-    /// Have the service manager keep it running
+    /// Install the daemon as a service of your user (systemd, launchd)
     Install {
-        /// Print the service file instead
+        /// Print the service file instead of installing it
         #[arg(long)]
         print: bool,
     },
-    /// Take it from the service manager
+    /// Remove the service
     Uninstall,
 }
 
@@ -99,7 +113,7 @@ pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outc
     let starts = matches!(
         args.command,
         DaemonCommand::Run { .. }
-            | DaemonCommand::Start
+            | DaemonCommand::Start { .. }
             | DaemonCommand::Restart { .. }
             | DaemonCommand::Install { .. }
     );
@@ -114,12 +128,20 @@ pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outc
     }
     match &args.command {
         DaemonCommand::Run { ready } => run(ui, loaded, &place, *ready),
-        DaemonCommand::Start => start(ui, &loaded),
-        DaemonCommand::Stop { force } => stop(ui, host, &place, *force),
+        DaemonCommand::Start { json } => {
+            let change = start(ui, &loaded)?;
+            report(ui, &change, *json)
+        }
+        DaemonCommand::Stop { force, json } => {
+            let change = stop(ui, host, &place, *force)?;
+            report(ui, &change, *json)
+        }
         DaemonCommand::Status { json } => status(ui, host, &place, *json),
         DaemonCommand::Restart { force } => {
-            stop(ui, host, &place, *force)?;
-            start(ui, &loaded)
+            let stopped = stop(ui, host, &place, *force)?;
+            report(ui, &stopped, false)?;
+            let started = start(ui, &loaded)?;
+            report(ui, &started, false)
         }
         DaemonCommand::Logs { lines, follow } => logs(ui, &place, *lines, *follow),
         DaemonCommand::Install { print } => install(ui, host, *print),
@@ -135,7 +157,7 @@ fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outc
         return Err(failure);
     }
     let Some(right) = place.take().map_err(failed)? else {
-        return Err(Failure::new(Kind::Refused, "a daemon runs already")
+        return Err(Failure::new(Kind::Refused, "the daemon is already running")
             .hint("`agentctl daemon status` shows it"));
     };
     let alone = ready.is_none();
@@ -149,7 +171,16 @@ fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outc
     Ok(ExitCode::SUCCESS)
 }
 
-fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
+fn report(ui: &mut Ui, change: &DaemonChange, json: bool) -> Outcome {
+    if json {
+        ui.json(change)?;
+    } else {
+        ui.note(&daemon_change_line(change));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start(ui: &mut Ui, loaded: &Loaded) -> Result<DaemonChange, Failure> {
     let host = &loaded.host;
     let manager = Manager::here();
     let mut managed = false;
@@ -160,22 +191,24 @@ fn start(ui: &mut Ui, loaded: &Loaded) -> Outcome {
         }
     }
     let (mut client, fresh) = client::start::ensure(host)?;
-    let pid = client.welcome.pid;
-    ui.note(&match (managed, fresh) {
-        (true, false) => format!("started by the service manager, pid {pid}"),
-        (_, true) => format!("started, pid {pid}"),
-        (false, false) => format!("runs already, pid {pid}"),
-    });
+    let change = |result| DaemonChange::new(result, Some(client.welcome.pid));
+    let change = match (managed, fresh) {
+        (true, false) => change(DaemonResult::Started).by_service_manager(),
+        (_, true) => change(DaemonResult::Started),
+        (false, false) => change(DaemonResult::AlreadyRunning),
+    };
     if loaded.metrics.is_some() {
         let asked = client.call(&Request::DaemonStatus(NoParams {}), STATUS_TIMEOUT);
         let trouble = match asked {
             Ok(DaemonStatus { metrics: Some(metrics), .. }) => metrics.trouble,
-            Ok(_) => Some("it began before they were wished: `agentctl daemon restart`".into()),
+            Ok(_) => Some(
+                "the running daemon was started without them: `agentctl daemon restart`".into(),
+            ),
             Err(error) => Some(error.to_string()),
         };
         warn_of_metrics(ui, trouble);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(change)
 }
 
 fn warn_of_metrics(ui: &mut Ui, trouble: Option<String>) {
@@ -184,7 +217,12 @@ fn warn_of_metrics(ui: &mut Ui, trouble: Option<String>) {
     }
 }
 
-fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
+fn stop(
+    ui: &mut Ui,
+    host: &Arc<Host>,
+    place: &Place,
+    force: bool,
+) -> Result<DaemonChange, Failure> {
     let manager = Manager::here();
     let before = client::server(host, place);
     if manager.file(host).is_file() && host.which("systemctl").is_some() {
@@ -199,13 +237,15 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
             if let Some(warning) = error.untrusted_warning() {
                 ui.warn(&warning);
             }
-            ui.note(&match before {
+            return Ok(match before {
                 Server::Daemon(process) => {
-                    format!("stopped by the service manager, pid {}", process.id.pid)
+                    DaemonChange::new(DaemonResult::Stopped, Some(process.id.pid))
+                        .by_service_manager()
                 }
-                Server::Unknown | Server::Other(_) => "no daemon runs".to_owned(),
+                Server::Unknown | Server::Other(_) => {
+                    DaemonChange::new(DaemonResult::NotRunning, None)
+                }
             });
-            return Ok(ExitCode::SUCCESS);
         }
         Ok(mut client) => {
             let told: Result<Ending, _> =
@@ -218,14 +258,13 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
                 Server::Unknown | Server::Other(_) => true,
             };
             if hung_up && gone {
-                ui.note(&format!("stopped, pid {}", client.welcome.pid));
-                return Ok(ExitCode::SUCCESS);
+                return Ok(DaemonChange::new(DaemonResult::Stopped, Some(client.welcome.pid)));
             }
         }
         Err(_) => {}
     }
     match server {
-        Server::Daemon(process) if force => kill(ui, host, &process.id),
+        Server::Daemon(process) if force => kill(host, &process.id),
         Server::Other(pid) => Err(Failure::new(
             Kind::Failed,
             format!(
@@ -233,12 +272,12 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
                 place.socket().display()
             ),
         )
-        .hint("it was left alone; end it yourself, then `agentctl daemon start`")),
+        .hint("it was not stopped; stop it yourself, then `agentctl daemon start`")),
         Server::Unknown if force => Err(Failure::new(
             Kind::Failed,
-            "the daemon does not answer, and which process it is cannot be told",
+            "the daemon does not answer, and its process is unknown",
         )
-        .hint("nothing was killed; end what holds the socket, then `agentctl daemon start`")),
+        .hint("nothing was killed; stop the process that holds the socket, then `agentctl daemon start`")),
         Server::Daemon(_) | Server::Unknown => {
             Err(Failure::new(Kind::Failed, "the daemon does not answer")
                 .hint("`--force` kills it; no agent is touched"))
@@ -247,14 +286,13 @@ fn stop(ui: &mut Ui, host: &Arc<Host>, place: &Place, force: bool) -> Outcome {
 }
 
 /// Kills a daemon that does not exit by itself.
-fn kill(ui: &mut Ui, host: &Host, process: &ProcId) -> Outcome {
+fn kill(host: &Host, process: &ProcId) -> Result<DaemonChange, Failure> {
     let killed = host.kernel.signal(process, rustix::process::Signal::KILL);
     if killed.is_err() || !has_gone(host, process) {
-        let message = format!("pid {} could not be ended", process.pid);
+        let message = format!("pid {} could not be killed", process.pid);
         return Err(Failure::new(Kind::Failed, message));
     }
-    ui.note(&format!("killed, pid {}", process.pid));
-    Ok(ExitCode::SUCCESS)
+    Ok(DaemonChange::new(DaemonResult::Killed, Some(process.pid)))
 }
 
 /// Waits for the exit of a process, up to the limit; says whether it has exited.
@@ -303,9 +341,7 @@ fn status(ui: &mut Ui, host: &Arc<Host>, place: &Place, json: bool) -> Outcome {
 /// line.
 fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
     let (Some(pid), Some(since)) = (status.pid, status.since) else {
-        return vec![
-            "not running: no command needs it but `events` and fuses, which start it".into(),
-        ];
+        return vec!["not running; `events` and fuses start it when they need it".into()];
     };
     let version = one_line(status.version.as_deref().unwrap_or("-"));
     let mut lines =
@@ -359,7 +395,7 @@ fn lines(host: &Host, status: &DaemonStatus) -> Vec<String> {
     }
     if status.same_world == Some(false) {
         lines.push(
-            "world     it looks at other homes, with other settings or with another program than this command: `agentctl daemon restart`"
+            "settings  its homes, settings or program differ from those of this command: `agentctl daemon restart`"
                 .into(),
         );
     }

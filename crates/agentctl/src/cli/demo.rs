@@ -20,16 +20,20 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::ui::Ui;
 
-/// Start a few demo agents in a scratch directory and look at them
+/// Start a few demo agents to try agentctl with
 ///
-/// Each is a real process in a different state: working, running a tool, waiting for an answer, idle,
-/// finished, failed. They end by themselves after ten minutes at the latest.
+/// No account, key or network is needed. Each agent is a real process in a scratch directory, in another state:
+/// working, running a tool, waiting for an answer, idle, finished, failed. Each is named like its directory. They
+/// end by themselves after ten minutes.
 #[derive(Args)]
 pub(super) struct DemoArgs {
-    /// End the agents that `demo` started and remove what they wrote, nothing else
+    /// Stop the demo agents and remove their files, nothing else
     #[arg(long)]
     clean: bool,
 }
+
+/// The name of this command.
+pub(super) const COMMAND: &str = "demo";
 
 /// Time limit for the agents to begin, and to end.
 const DEMO_TIMEOUT: Duration = Duration::from_secs(30);
@@ -73,27 +77,32 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
         write_scratch(&scratch).map_err(failed)?;
         let ids = start(host, &scratch)?;
         settle(fleet, &ids);
+        name_by_directory(fleet, &ours(fleet, &scratch));
     }
     let sessions = ours(fleet, &scratch);
     ui.drawn(&session_table::drawn(ui.canvas(), host, &rows_of(fleet, &sessions)))?;
     ui.flush()?;
-    let find = |status| {
-        let session = sessions.iter().find(|s| s.status == status);
+    let find = |status| sessions.iter().find(|s| s.status == status);
+    let short_id = |session: Option<&Session>| {
         let id = session.and_then(|s| s.id.as_deref()).unwrap_or("ID");
         shortened(fleet, &[id]).concat()
     };
-    let (waiting, running) = (find(Status::Waiting), find(Status::Running));
-    let answer = format!("{} --tell {waiting} -p yes", demo::SUBCOMMAND);
+    let word = |session: Option<&Session>| {
+        session.and_then(|s| s.name.clone()).unwrap_or_else(|| short_id(session))
+    };
+    let (waiting, running) = (word(find(Status::Waiting)), word(find(Status::Running)));
+    // The demo agent itself knows no names.
+    let answer = format!("{} --tell {} -p yes", demo::SUBCOMMAND, short_id(find(Status::Waiting)));
     ui.note("");
     ui.note("these are real processes; try:");
     for (command, what) in [
-        ("list --all".to_owned(), "what lives, and what has ended"),
+        ("list --all".to_owned(), "live and ended sessions"),
         (format!("why {waiting}"), "the evidence behind a status"),
-        (format!("logs -f {running}"), "a conversation, as it is written"),
+        (format!("logs -f {running}"), "follow its conversation"),
         (answer, "answer its question"),
-        (format!("stop {running}"), "end one, and all it has started"),
+        (format!("stop {running}"), "stop it and every process it started"),
         ("launch demo -p 'Say hi [[say:hi]]'".to_owned(), "start one of your own"),
-        ("demo --clean".to_owned(), "end them, remove what they wrote"),
+        ("demo --clean".to_owned(), "stop them and remove their files"),
     ] {
         ui.note(&format!("  agentctl {command:<36}{what}"));
     }
@@ -111,6 +120,17 @@ fn ours(fleet: &Fleet, scratch: &Path) -> Vec<Session> {
     let mut sessions = fleet.list(&query).sessions;
     sessions.retain(|s| s.cwd.as_deref().is_some_and(|c| Path::new(c).starts_with(scratch)));
     sessions
+}
+
+/// Names each session like its directory, so that the commands of the README can be typed as they are. A name that
+/// another live session has stays with that session.
+fn name_by_directory(fleet: &Fleet, sessions: &[Session]) {
+    for session in sessions {
+        let directory = session.cwd.as_deref().and_then(|cwd| cwd.rsplit('/').next());
+        if let (Some(id), Some(directory)) = (&session.id, directory) {
+            let _refused = fleet.name(&format!("demo:{id}"), Some(directory));
+        }
+    }
 }
 
 /// Creates the directories of the demo agents and their prompts.
@@ -210,6 +230,9 @@ fn clean(ui: &mut Ui, fleet: &Fleet) -> Outcome {
     let mut removed = 0;
     for session in &sessions {
         let (Some(id), root) = (&session.id, session.root.clone()) else { continue };
+        if session.name.is_some() {
+            let _without = fleet.name(&format!("demo:{id}"), None);
+        }
         let locator = Locator { id: id.clone(), path: None, parent: None };
         let target = Target { adapter: "demo", root, session: Some(locator), pid: None };
         if let Ok(transcript) = fleet.transcript(&target)
@@ -223,7 +246,7 @@ fn clean(ui: &mut Ui, fleet: &Fleet) -> Outcome {
         fs::remove_dir_all(&scratch)?;
     }
     ui.note(&format!(
-        "ended {} agents, removed {removed} demo sessions and the scratch directory",
+        "stopped {} agents, removed {removed} demo sessions and the scratch directory",
         processes.len()
     ));
     Ok(ExitCode::SUCCESS)

@@ -10,7 +10,10 @@ use crate::failure::Outcome;
 use crate::text::one_line;
 use crate::ui::Ui;
 
-/// Show what was found on this machine and what is missing
+/// Check this machine for problems and suggest fixes
+///
+/// Shows which agents, versions and homes were found on this machine, which mechanisms are in use, and what is
+/// missing.
 #[derive(Args)]
 pub(super) struct DoctorArgs {
     /// Print one JSON document

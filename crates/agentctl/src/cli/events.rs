@@ -8,47 +8,45 @@ use agentctl_core::events::EventKind;
 use agentctl_core::model::Time;
 use clap::Args;
 
+use super::ids;
 use super::list::{adapter_name, resolved_directory, since};
 use super::stream_end;
 use crate::face::{
-    EventItem, EventRequest, EventStream, EventSubject, NotificationText, StreamEnd,
-    TerminalSequence, event_line, is_notified,
+    EventItem, EventLines, EventRequest, EventStream, EventSubject, NotificationText, StreamEnd,
+    TerminalSequence, is_notified,
 };
 use crate::failure::Outcome;
 use crate::protocol::SubscribeParams;
 use crate::ui::Ui;
 
-/// Print what changes, as it changes, one event a line
+/// Print changes of sessions, locks and fuses as they happen
 ///
-/// On a terminal a line is for people; piped, or with --json, it is one JSON object.
-///
-/// Sessions that start, work, wait for you, rest, stop, fail, or can no longer be told; locks and fuses.
-/// Each event has an id: an edge that is told twice has the same one. Runs until it is interrupted or
-/// nobody reads any more.
+/// One line per event: readable on a terminal, JSON when piped or with --json. Sessions start, run, wait for
+/// you, become idle, stop, fail, or become unknown. Events can repeat; de-duplicate by `id`. Runs until it is
+/// interrupted or its output is closed.
 #[derive(Args)]
 pub(super) struct EventsArgs {
-    /// Only this agent
+    /// Only events of this agent, by adapter name (`agentctl adapters`)
     #[arg(long, value_name = "NAME", value_parser = adapter_name)]
     adapter: Option<String>,
-    /// Only these types: `waiting`, `session.waiting`, `lock.acquired`, … (repeat or separate by commas)
+    /// Only this type: waiting, session.waiting, lock.acquired, … (repeatable, or separated by commas)
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = kind)]
     types: Vec<EventKind>,
-    /// Only this session: id or prefix, name, pid, or adapter:id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help = ids::ONLY)]
     session: Option<String>,
-    /// Only sessions of this launch group
+    /// Only sessions of this group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// Only sessions, locks and fuses of this directory
+    /// Only sessions, locks and fuses in this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// First tell when launches began and ended since then: a span (2h), a date, or `all`
+    /// First replay launches that began or ended since then: a span (2h), a date, or `all`
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// On a terminal: ring its bell and show a notification (OSC 9 or 777) when a session waits, stops or fails
+    /// On a terminal: ring the bell and send a notification (OSC 9 or 777) when a session waits, stops or fails
     #[arg(long)]
     bell: bool,
-    /// Print one JSON object a line, also on a terminal
+    /// Print one JSON object per line, also on a terminal
     #[arg(long)]
     json: bool,
 }
@@ -90,12 +88,13 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
     stream_end::on_signal(&end)?;
     stream_end::on_reader_gone(&end);
     let is_for_people = ui.is_terminal() && !args.json;
+    let mut lines = EventLines::new(fleet);
     for item in EventStream::open(fleet, request, end)? {
         match item? {
             EventItem::Event(event) => {
                 if is_for_people {
                     ui.measure_again();
-                    ui.line(&event_line(ui.canvas(), &fleet.host, event.event()))?;
+                    ui.line(&lines.line(ui.canvas(), event.event()))?;
                 } else {
                     ui.json_line_text(event.text())?;
                 }

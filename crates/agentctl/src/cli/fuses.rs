@@ -8,6 +8,7 @@ use agentctl_core::fuses::{Action, Conditions};
 use agentctl_core::host::Host;
 use clap::{Args, Subcommand};
 
+use super::ids;
 use super::shape::ShapeArgs;
 use crate::config::{Loaded, Span};
 use crate::face::{
@@ -19,7 +20,10 @@ use crate::session_table;
 use crate::text::one_line;
 use crate::ui::Ui;
 
-/// Set, extend or cancel a fuse: a timer with actions
+/// Set, extend or cancel a fuse: a timer or budget with actions
+///
+/// A fuse is bound to a directory or a session. When its time or budget runs out, it stops the agent, runs a
+/// command or calls a webhook. `agentctl fuses` lists them.
 #[derive(Subcommand)]
 pub(super) enum FuseCommand {
     Set(SetArgs),
@@ -29,47 +33,49 @@ pub(super) enum FuseCommand {
 
 /// Set a fuse on a directory or a session, and print its id
 ///
-/// It burns down when any one of its conditions comes true, and then does what --on-expire says, once.
-/// That it did is told in any case, as the event `fuse.expired`. There is one fuse for a target and
-/// label: setting it again replaces it. Times are those of the clock on the wall; what came due while
-/// nobody was awake is done late, never early. What is not known makes no fuse burn down.
+/// The fuse expires when one of its conditions is met. Then the actions of --on-expire are run once, and the event
+/// `fuse.expired` is sent. There is one fuse per target and label: setting it again replaces it. Setting a fuse
+/// starts the daemon, which fires fuses; a fuse that expired while no daemon ran fires late, never early. An
+/// unknown cost or status never expires a fuse.
 #[derive(Args)]
 pub(super) struct SetArgs {
-    /// The directory; the current one if not given. It need not exist
+    /// The directory, which need not exist yet [default: the current one]
     #[arg(value_name = "DIR", conflicts_with = "session")]
     directory: Option<PathBuf>,
-    /// A session instead of a directory: id or prefix, name, pid, or adapter:id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help = ids::INSTEAD_OF_DIRECTORY)]
     session: Option<String>,
     #[command(flatten)]
     when: WhenArgs,
-    /// What is done then (repeat for more, done in this order): event | stop | run:COMMAND | webhook:URL
+    /// Action: event, stop, run:COMMAND or webhook:URL (repeatable, run in this order) [default: event]
     ///
-    /// `event` tells and does no more [default]. `stop` stops the session, or all that work in the
-    /// directory, as `agentctl stop` does. `run:` splits COMMAND by shell-word rules and runs it without
-    /// a shell, for at most 300 s, in the directory, with `AGENTCTL_FUSE_*` variables and the event as JSON
-    /// on stdin; a command that was cut short is not repeated. `webhook:` posts the event to URL.
+    /// `event`: only send the event. `stop`: stop the session, or all sessions in the directory, like
+    /// `agentctl stop`. `run:COMMAND`: split COMMAND like a shell and run it without one, in the directory,
+    /// for at most 300 s, with `AGENTCTL_FUSE_*` variables and the event as JSON on stdin; an interrupted
+    /// command is not repeated. `webhook:URL`: post the event to URL.
     #[arg(long, value_name = "ACTION", value_parser = action)]
     on_expire: Vec<Action>,
-    /// A few words; a target can have one fuse for each label
+    /// Label; a target can have one fuse per label
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 /// The conditions, as typed.
 #[derive(Args)]
 struct WhenArgs {
-    /// After this time: 30m, 2h, 30d [default: 10m where no condition is given]
+    /// Expire after this time: 30m, 2h, 30d [default: 10m if there is no other condition]
     #[arg(long, value_name = "SPAN")]
     ttl: Option<Span>,
-    /// When the session, or every session in the directory, has been `idle` for this long by its own
-    /// record's time; one that waits for a human is not idle
+    /// Expire when the session, or every session in the directory, has been idle for this time; a session that
+    /// waits for a human is not idle
     #[arg(long, value_name = "SPAN")]
     idle: Option<Span>,
-    /// When a process of the session, or of any session in the directory, has run for this long
+    /// Expire when a process of the session, or of any session in the directory, has run for this time
     #[arg(long, value_name = "SPAN")]
     max_runtime: Option<Span>,
-    /// When the session, or any session in the directory, has cost this many dollars; an unknown cost
+    /// Expire when the session, or any session in the directory, has cost this many dollars; an unknown cost
     /// never counts
     #[arg(long, value_name = "USD", value_parser = dollars)]
     max_cost: Option<f64>,
@@ -86,35 +92,42 @@ impl WhenArgs {
     }
 }
 
-/// Start the time of a fuse again, or give it other conditions
+/// Restart the timer of a fuse, or change its conditions
 ///
-/// Without a condition its --ttl starts again as it was. A condition that is given takes the place of
-/// the old one; the others stay.
+/// Without a condition the --ttl of the fuse starts again. A given condition replaces the old one; the others
+/// stay.
 #[derive(Args)]
 pub(super) struct ExtendArgs {
     #[command(flatten)]
     which: WhichArgs,
     #[command(flatten)]
     when: WhenArgs,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 /// Cancel a fuse
+///
+/// Exit code 4 if there is no such fuse.
 #[derive(Args)]
 pub(super) struct CancelArgs {
     #[command(flatten)]
     which: WhichArgs,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 /// The fuse, as typed.
 #[derive(Args)]
 struct WhichArgs {
-    /// The directory, or the fuse's id or a prefix of it; the current directory if not given
+    /// The directory, or the id (or prefix) of the fuse [default: the current directory]
     #[arg(value_name = "DIR|ID", conflicts_with = "session")]
     which: Option<PathBuf>,
-    /// The session it is bound to
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help = ids::BOUND_TO)]
     session: Option<String>,
-    /// The one of this label
+    /// The fuse with this label
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
 }
@@ -126,10 +139,10 @@ impl WhichArgs {
     }
 }
 
-/// Show the fuses, the next to burn down first
+/// List fuses, the next to expire first
 ///
-/// One that was interrupted has burnt down, and whoever was at it was ended in the middle; a command that
-/// was cut short is not repeated, and is shown for a week or until `agentctl fuse cancel`.
+/// `interrupted`: the fuse expired, and the daemon ended while its actions ran; a command that was interrupted is
+/// not repeated. Such a fuse is listed for a week or until `agentctl fuse cancel`.
 #[derive(Args)]
 pub(super) struct FusesArgs {
     #[command(flatten)]
@@ -159,7 +172,7 @@ fn action(text: &str) -> Result<Action, String> {
 
 fn dollars(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
-    amount.ok_or_else(|| "write an amount above nothing, like 5.00".into())
+    amount.ok_or_else(|| "write an amount above 0, like 5.00".into())
 }
 
 pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Outcome {
@@ -172,17 +185,21 @@ pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Ou
 
 fn cmd_set(ui: &mut Ui, loaded: &Loaded, args: SetArgs) -> Outcome {
     let host = &loaded.host;
-    let SetArgs { directory, session, when, on_expire, label } = args;
+    let SetArgs { directory, session, when, on_expire, label, json } = args;
     let request = FuseRequest { session, directory, label, when: when.conditions(), on_expire };
     let changed = set_fuse(loaded, &request)?;
     let set = &changed.document;
+    if json {
+        ui.json(set)?;
+        return say_daemon(ui, &changed);
+    }
     if let Some(directory) = set.fuse.directory.as_ref().filter(|_| set.directory_is_missing) {
         let name = session_table::directory(host, directory);
         ui.note(&format!("there is no directory {name} yet"));
     }
     if let Some(replaced) = &set.replaced {
         let text =
-            format!("it takes the place of one set {} ago", age(host.now(), replaced.set_at));
+            format!("replaced the fuse that was set {} ago", age(host.now(), replaced.set_at));
         ui.note(&text);
     }
     ui.line(&set.fuse.id)?;
@@ -193,19 +210,28 @@ fn cmd_set(ui: &mut Ui, loaded: &Loaded, args: SetArgs) -> Outcome {
 fn cmd_extend(ui: &mut Ui, loaded: &Loaded, args: ExtendArgs) -> Outcome {
     let (which, change) = (args.which.selector(), args.when.conditions());
     let extended = extend_fuse(loaded, &ExtendFuseRequest { which, change })?;
+    if args.json {
+        ui.json(&extended.document)?;
+        return say_daemon(ui, &extended);
+    }
     say(ui, &loaded.host, "extended", &extended)
 }
 
 fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
     let host = &fleet.host;
+    let json = args.json;
     let cancelled = fleet.cancel_fuse(&args.which.selector());
     let cancelled = cancelled.map_err(|error| fuse_not_changed(fleet, error))?;
+    if json {
+        ui.json(&cancelled)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     ui.note(&match &cancelled.fuse {
         Some(fuse) => format!("cancelled {}", fuse_name(host, fuse)),
         None => {
             let directory = cancelled.directory.unwrap_or_default();
             let name = session_table::directory(host, &directory);
-            format!("cancelled what could not be read of {name}")
+            format!("removed the unreadable fuse of {name}")
         }
     });
     Ok(ExitCode::SUCCESS)
@@ -214,11 +240,12 @@ fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
 pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
     let (host, shape) = (&fleet.host, args.shape.shape::<FuseListRow>()?);
     let mut report = fleet.fuses();
+    let is_empty = report.fuses.is_empty();
     let mut rows =
         FuseListRow::all(fleet, std::mem::take(&mut report.fuses), shape.shows_short_ids());
     shape.arrange(host, &mut rows);
     report.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
-    if rows.is_empty() && !shape.is_for_programs() {
+    if is_empty && !shape.is_for_programs() {
         let whole = report.faults.is_empty();
         ui.note(if whole { "no fuse is set" } else { "no fuse could be shown" });
     } else {
@@ -234,18 +261,23 @@ pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome
     Ok(super::answered(ui, &report.faults))
 }
 
-/// Describes the changed fuse, and reports the daemon and the sources that could not be asked.
+/// Describes the changed fuse.
 fn say(ui: &mut Ui, host: &Host, what: &str, set: &FuseSet) -> Outcome {
     let fuse = &set.document.fuse;
-    let until = fuse.due_at.map(|at| format!(", at {} at the latest", local_minute(at)));
+    let until = fuse.due_at.map(|at| format!(", expires at {}", local_minute(at)));
     let text = format!(
-        "{what} {}: {}{}; then {}",
+        "{what} {}: {}{}; on expiry: {}",
         fuse_name(host, fuse),
         fuse_conditions(fuse),
         until.unwrap_or_default(),
         fuse_actions(fuse)
     );
     ui.note(&one_line(&text));
+    say_daemon(ui, set)
+}
+
+/// Reports on stderr the daemon and the sources that could not be asked.
+fn say_daemon(ui: &mut Ui, set: &FuseSet) -> Outcome {
     if let Some(line) = set.daemon.line() {
         super::print(ui, &line)?;
     }

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use agentctl_core::adapters::ALL;
 use agentctl_core::ask::{
     Fleet, FuseRequest, LaunchDocument, LaunchNews, LaunchRequest, LaunchSubject, WaitRequest,
 };
@@ -22,27 +23,25 @@ use crate::face::{launch_remark, not_started, set_fuse, unseen_after_launch};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
-/// Start a session and print its id
+/// Start an agent and print its session id
 ///
-/// The agent runs on its own: it survives this command, this shell and everything else of agentctl. The
-/// id is the agent's real one, alone on stdout, so that `id=$(agentctl launch …)` works.
+/// The agent runs in the background, without a terminal, and keeps running when you close the shell or kill agentctl. It cannot ask
+/// you: --permissions says what it may do without asking. stdout has the session id alone, so
+/// `id=$(agentctl launch …)` works.
 #[derive(Args)]
 pub(super) struct LaunchArgs {
-    /// The agent (default: the configured one, else the first that is installed)
+    /// The agent (`agentctl adapters`) [default: the configured one, else the first that is installed]
     adapter: Option<String>,
-    /// What to do; `-` reads it from stdin
-    #[arg(
-        short,
-        long,
-        value_name = "TEXT",
-        required_unless_present = "prompt_file",
-        allow_hyphen_values = true
-    )]
+    /// The prompt: what the agent is to do; `-` reads it from stdin
+    #[arg(value_name = "PROMPT", conflicts_with_all = ["prompt", "prompt_file"])]
+    text: Option<String>,
+    /// The prompt as an option; `-` reads it from stdin
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
-    /// Read what to do from a file
+    /// Read the prompt from a file
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     prompt_file: Option<PathBuf>,
-    /// Where it works (default: here)
+    /// Working directory of the agent [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// Name the session
@@ -61,11 +60,48 @@ pub(super) struct Wanted {
 }
 
 pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, args: LaunchArgs) -> Outcome {
-    let hint = "say what to do: -p TEXT";
-    let prompt = prompt(args.prompt.as_deref(), args.prompt_file.as_deref(), hint)?;
+    let (fleet, defaults) = (loaded.fleet(), &loaded.defaults);
+    let text = args.text.or(args.prompt);
+    let file = args.prompt_file.as_deref();
+    if let Some(word) = &args.adapter
+        && fleet.adapter(word).is_none()
+        && (word.contains(char::is_whitespace) || (text.is_none() && file.is_none()))
+    {
+        let has_prompt = text.is_some() || file.is_some();
+        return Err(prompt_in_place_of_adapter(word, has_prompt, defaults.adapter.is_some()));
+    }
+    if text.is_none() && file.is_none() {
+        let adapter = args.adapter.as_deref().unwrap_or("ADAPTER");
+        return Err(Failure::new(Kind::Usage, "no prompt is given").hint(format!(
+            "write `agentctl launch {adapter} \"PROMPT\"`, or give it with --prompt or --prompt-file"
+        )));
+    }
+    let hint =
+        "write `agentctl launch ADAPTER \"PROMPT\"`, or give it with --prompt or --prompt-file";
+    let prompt = prompt(text.as_deref(), file, hint)?;
     let subject = LaunchSubject::New { adapter: args.adapter };
     let wanted = Wanted { subject, prompt, cwd: args.cwd, name: args.name };
     start(ui, loaded, args.flags, wanted)
+}
+
+/// Says that the only positional argument is not an adapter. It may have been meant as the prompt.
+fn prompt_in_place_of_adapter(word: &str, has_prompt: bool, has_default: bool) -> Failure {
+    let message = if has_prompt {
+        format!("`{word}` is not an adapter, and the prompt is given by an option")
+    } else {
+        format!("`{word}` is not an adapter, and no prompt is given")
+    };
+    let known: Vec<_> = ALL.iter().map(|adapter| adapter.name()).collect();
+    let known = format!("adapters: {}", known.join(", "));
+    let failure = Failure::new(Kind::Usage, message);
+    let is_prompt = has_default || word.contains(char::is_whitespace);
+    match (has_prompt, is_prompt) {
+        (true, _) => failure.hint(format!("give the prompt once; {known}")),
+        (false, true) => failure.hint(format!(
+            "if it is the prompt, write `agentctl launch ADAPTER \"{word}\"` or `agentctl launch -p \"{word}\"`"
+        )),
+        (false, false) => failure.hint(known),
+    }
 }
 
 /// Returns the prompt: typed, from stdin, or from a file.
@@ -105,7 +141,7 @@ pub(super) fn start(ui: &mut Ui, loaded: &Loaded, mut flags: Flags, wanted: Want
     let after = After { json, stay, timeout_ms };
     let Wanted { subject, prompt, cwd, name } = wanted;
     let look = json || stay != Stay::Not;
-    let options = flags.options();
+    let options = flags.options(defaults);
     let request = LaunchRequest { subject, prompt: prompt.into(), cwd, name, look, options };
     let mut told = Told { printed: Ok(()), transcript: None };
     let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, after, news));

@@ -5,14 +5,14 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 
-use agentctl_core::adapters::ALL;
-use agentctl_core::ask::Fleet;
+use agentctl_core::adapters::{ALL, adapter_called};
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Status, Time};
 use clap::{Args, ValueEnum};
 
 use super::shape::{Form, Shape, ShapeArgs};
+use crate::config::Loaded;
 use crate::face::{
     Field, FieldValue, NoBeginning, RowContext, SessionList, SortKey, beginning, session_list,
 };
@@ -23,39 +23,42 @@ use crate::ui::{Canvas, Ui};
 /// `list -a` goes back this far.
 pub(super) const USUAL_HISTORY: &str = "7d";
 
-/// List sessions: everything alive, whoever started it
+/// List live sessions
 ///
-/// Without `-a` only what lives is shown: running, waiting, idle with a process of its own, unknown, and
-/// agent processes without a session yet. Waiting comes first: it needs you.
+/// Sessions that were started without agentctl are listed, too. Sessions that wait for you come first. Without -a, ended sessions are left out. A live session is waiting,
+/// running, idle with a process of its own, or unknown; an agent process without a session yet is listed with
+/// its pid.
 #[derive(Args)]
 pub(super) struct ListArgs {
-    /// Add sessions that have ended (active in the last 7 days)
+    /// Also list ended sessions that were active in the last 7 days
     #[arg(short, long)]
     all: bool,
-    /// How far back ended sessions are added: a span (30d), a date (2026-11-01), or `all`; implies -a
+    /// Also list ended sessions active since then: a span (30d), a date (2026-11-01), or `all`; implies -a
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only this agent
+    /// Only sessions of this agent, by adapter name (`agentctl adapters`)
     #[arg(long, value_name = "NAME", value_parser = adapter_name)]
     adapter: Option<String>,
-    /// Only these statuses (repeat or separate by commas)
+    /// Only sessions with this status (repeatable, or separated by commas)
     #[arg(long, value_name = "STATUS", value_enum, value_delimiter = ',')]
     status: Vec<StatusArg>,
-    /// Only this launch group
+    /// Only sessions of this group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// Only sessions of this directory
+    /// Only sessions in this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// Show subagents under their parent
     #[arg(long)]
     tree: bool,
-    /// Show the list again whenever something changes: on a terminal on a screen of its own until `q`,
-    /// otherwise as a new list when more than an age has changed
+    /// Redraw the list when something changes, until `q` or Ctrl-C
+    ///
+    /// On a terminal the list has a screen of its own. Off a terminal a new list is printed when more than an
+    /// age has changed.
     #[arg(short, long)]
     watch: bool,
-    /// With --watch, on a terminal: ring its bell and show a notification (OSC 9 or 777) when a session begins to
-    /// wait
+    /// With --watch, on a terminal: ring the bell and send a notification (OSC 9 or 777) when a session starts
+    /// to wait for you
     #[arg(long, requires = "watch")]
     bell: bool,
     #[command(flatten)]
@@ -86,27 +89,36 @@ impl From<StatusArg> for Status {
 }
 
 pub(super) fn adapter_name(text: &str) -> Result<String, String> {
-    let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
-    if known.contains(&text) {
-        return Ok(text.to_owned());
+    if let Some(adapter) = adapter_called(ALL, text) {
+        return Ok(adapter.name().to_owned());
     }
+    let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
     Err(format!("there is no adapter of that name; adapters: {}", known.join(", ")))
 }
 
-pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
-    let host = &fleet.host;
+pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome {
+    let (host, fleet) = (&loaded.host, &loaded.fleet());
     let shape = args.shape.shape::<SessionRow>()?;
     let query = query(host, args, &shape)?;
+    let settings_faults = loaded.source_faults();
     if args.watch {
-        return watch::watch(ui, fleet, args, &Watched { query, shape });
+        return watch::watch(ui, fleet, args, &Watched { query, shape, settings_faults });
     }
-    let SessionList { rows, warning } = session_list(fleet, &query);
+    let SessionList { mut rows, warning } = session_list(fleet, &query);
+    let asked_faults = rows.faults.len();
+    rows.faults.extend(settings_faults);
     if let Some(warning) = warning {
         ui.warn(&warning);
     }
+    if rows.is_empty() && !shape.is_for_programs() {
+        for line in empty(args, &rows.faults) {
+            ui.note(&line);
+        }
+    }
     let listing = arranged(host, &shape, rows);
-    show(ui, host, (args, &shape), &listing)?;
-    let code = super::answered(ui, &listing.faults);
+    show(ui, host, &shape, &listing)?;
+    // The user has been warned of the settings before.
+    let code = super::answered(ui, &listing.faults[..asked_faults]);
     // The process ends now: giving back thousands of rows one by one would only delay it.
     std::mem::forget(listing);
     Ok(code)
@@ -116,6 +128,8 @@ pub(super) fn cmd_list(ui: &mut Ui, fleet: &Fleet, args: &ListArgs) -> Outcome {
 struct Watched {
     query: Query,
     shape: Shape<SessionRow>,
+    /// The settings because of which sources may be missing.
+    settings_faults: Vec<Fault>,
 }
 
 /// Sorts and cuts the rows, if that was asked for. Each row is unpacked only to read its key.
@@ -182,15 +196,9 @@ fn needs_table_fields_only(shape: &Shape<SessionRow>) -> bool {
 fn show(
     ui: &mut Ui,
     host: &Host,
-    (args, shape): (&ListArgs, &Shape<SessionRow>),
+    shape: &Shape<SessionRow>,
     listing: &Rows,
 ) -> Result<(), Failure> {
-    if listing.is_empty() && !shape.is_for_programs() {
-        for line in empty(args, &listing.faults) {
-            ui.note(&line);
-        }
-        return Ok(());
-    }
     match &shape.form {
         Form::Json => return Ok(ui.json(listing)?),
         Form::JsonLines => listing.iter().try_for_each(|session| ui.json_line(&session))?,
@@ -198,6 +206,7 @@ fn show(
             let form = table_form(shape, shape.canvas(ui));
             session_table::draw(form, host, listing, &mut |part| ui.drawn(part))?;
         }
+        _ if listing.is_empty() => {}
         _ => ui.drawn(&drawn(shape, shape.canvas(ui), host, listing))?,
     }
     Ok(ui.flush()?)
@@ -234,9 +243,9 @@ fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
         "nothing is running: looked for live sessions of"
     };
     let next = if args.all || args.since.is_some() {
-        "`agentctl doctor` shows where we looked; `agentctl demo` starts a few agents to look at"
+        "`agentctl doctor` shows which homes were searched; `agentctl demo` starts a few demo agents"
     } else {
-        "`agentctl list --all` shows what has ended; `agentctl demo` shows agents at work"
+        "`agentctl list --all` shows ended sessions; `agentctl demo` starts a few demo agents"
     };
     vec![format!("{what} {}", names.join(", ")), next.into()]
 }

@@ -12,48 +12,48 @@ use clap::Args;
 
 pub(super) use self::printer::{Form, Printer};
 use self::selection::{Count, RoleArg};
+use super::ids;
 use crate::face::{messages_by_time, session_labels, unread_conversation};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
 /// Show the conversation of a session
 ///
-/// On a terminal the last turn is shown, in a pager if it is longer than the screen (`PAGER`). Long output of
-/// tools is folded; `--full` unfolds it. Of several sessions the messages are shown in the order of their time,
-/// each line behind the session's id.
+/// On a terminal the last turn is shown, in a pager (PAGER) if it is longer than the screen. Long tool output
+/// is folded; --full unfolds it. The messages of several sessions are interleaved by time, each line prefixed
+/// with its session.
 #[derive(Args)]
 pub(super) struct LogsArgs {
-    /// Session ids or prefixes, names, pids, directories (`.`), @last, or adapter:id [default: the only one here]
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", help = ids::SEVERAL_OR_HERE)]
     ids: Vec<String>,
-    /// Show the last N messages, or `all` (default 20 with --json and when piped)
+    /// Show the last N messages, or `all` [default: 20 with --json or when piped]
     #[arg(short = 'n', long = "lines", visible_alias = "tail", value_name = "N")]
     count: Option<Count>,
-    /// Show the last N turns, each from its prompt on (default 1 on a terminal)
+    /// Show the last N turns, each from its prompt on [default: 1 on a terminal]
     #[arg(long, value_name = "N", conflicts_with = "count")]
     turns: Option<usize>,
     /// Only messages since then: a span (30m), a date (2026-11-01) or a time
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only messages of these authors (repeat or separate by commas)
+    /// Only messages of this role (repeatable, or separated by commas)
     #[arg(long = "role", value_name = "ROLE", value_enum, value_delimiter = ',')]
     roles: Vec<RoleArg>,
-    /// Leave out tool calls and their results
+    /// Hide tool calls and their results
     #[arg(long)]
     no_tools: bool,
-    /// Show everything: nothing is folded or cut
+    /// Show everything: do not fold or cut long output
     #[arg(long)]
     full: bool,
-    /// The sessions of this launch group
+    /// Show the sessions of this group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// Go on with new messages as they are written, until the session ends
+    /// Follow: print new messages as they are written, until the session ends
     #[arg(short, long)]
     follow: bool,
     /// Print one JSON object per message
     #[arg(long)]
     json: bool,
-    /// Print the agent's own lines: unchanged when piped; on a terminal control characters are shown as \x1b
+    /// Print the lines of the agent's own file; on a terminal control characters are shown as \x1b
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     /// Do not use a pager

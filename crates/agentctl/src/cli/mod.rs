@@ -5,17 +5,20 @@ mod answer;
 mod asks;
 mod attach;
 mod colour;
+mod completions;
 mod config;
 mod daemon;
 mod demo;
 mod doctor;
 mod events;
 mod fuses;
+mod help;
+mod ids;
 mod launch;
 mod list;
 mod locks;
 mod logs;
-mod manual;
+mod man;
 mod name;
 mod notify;
 mod resume;
@@ -26,6 +29,8 @@ mod shape;
 mod status;
 mod stop;
 mod stream_end;
+mod usage;
+mod version;
 mod wait;
 mod why;
 
@@ -44,12 +49,12 @@ use crate::ui::Ui;
 
 /// Launch, watch, stop and resume every coding agent on this machine
 ///
-/// Every answer comes from the agents' own files and the kernel, at the moment you ask. What is not
-/// known is shown as unknown.
+/// agentctl reads the agents' own files and the process table each time it is called, so it also shows sessions
+/// that were started without it. An unknown status is shown as `unknown`.
 #[derive(Parser)]
-#[command(name = "agentctl", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "agentctl", version, max_term_width = 100)]
 struct Cli {
-    /// Use colour: on a terminal (auto), always, or never
+    /// When to use colour
     #[arg(
         long,
         value_name = "WHEN",
@@ -106,8 +111,9 @@ enum Command {
     Adapters(adapters::AdaptersArgs),
     Demo(demo::DemoArgs),
     Schema(schema::SchemaArgs),
-    Completions(manual::CompletionsArgs),
-    Man(manual::ManArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+    Version(version::VersionArgs),
     #[command(name = agentctl_core::adapters::demo::SUBCOMMAND, hide = true)]
     DemoAgent(crate::demo::agent::AgentArgs),
 }
@@ -115,25 +121,25 @@ enum Command {
 /// Parses and runs one command line.
 pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
     let args: Vec<OsString> = args.collect();
+    if let Some(outcome) = completions::answered(ui, &args) {
+        return outcome;
+    }
     ui.set_json(shape::wants_json(&args));
     let colour = colour::asked(&args);
     if let Some(colour) = colour {
         ui.set_colour(colour);
     }
-    let command = Cli::command().color(colour.unwrap_or_default().into());
-    let cli = match command.try_get_matches_from(args) {
-        Ok(matches) => match Cli::from_arg_matches(&matches) {
-            Ok(cli) => cli,
-            Err(error) => return usage(ui, &error),
-        },
-        Err(error) => return usage(ui, &error),
-    };
-    dispatch(ui, cli.command)
+    let command = || Cli::command().color(colour.unwrap_or_default().into());
+    let matches = command().try_get_matches_from(&args);
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => dispatch(ui, cli.command),
+        Err(error) => usage::answer(ui, &command, args, error),
+    }
 }
 
 fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
     match command {
-        Command::List(args) => with_fleet(ui, list::cmd_list, &args),
+        Command::List(args) => with_settings(ui, list::cmd_list, &args),
         Command::Status(args) => with_fleet(ui, status::cmd_status, &args),
         Command::Why(args) => with_fleet(ui, why::cmd_why, &args),
         Command::Logs(args) => with_fleet(ui, logs::cmd_logs, &args),
@@ -151,7 +157,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         }
         Command::Prune(args) => without_sources(ui, runs::cmd_prune, &args),
         Command::Rm(args) => with_fleet(ui, runs::cmd_rm, &args),
-        Command::Attach(args) => with_fleet(ui, attach::cmd_attach, &args),
+        Command::Attach(args) => with_settings(ui, attach::cmd_attach, &args),
         Command::Stop(args) => with_fleet(ui, stop::cmd_stop, &args),
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
         Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
@@ -191,8 +197,9 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Adapters(args) => without_sources(ui, adapters::cmd_adapters, &args),
         Command::Demo(args) => without_sources(ui, demo::cmd_demo, &args),
         Command::Schema(args) => schema::cmd_schema(ui, &args),
-        Command::Completions(args) => manual::cmd_completions(ui, &args),
-        Command::Man(args) => manual::cmd_man(ui, &args),
+        Command::Completions(args) => completions::cmd_completions(ui, &args),
+        Command::Man(args) => man::cmd_man(ui, &args),
+        Command::Version(_) => version::cmd_version(ui),
         Command::DemoAgent(args) => crate::demo::agent::run(&crate::config::host()?, &args),
     }
 }
@@ -202,6 +209,17 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
 fn with_fleet<A>(ui: &mut Ui, command: fn(&mut Ui, &Fleet, &A) -> Outcome, args: &A) -> Outcome {
     let loaded = loaded(ui)?;
     let outcome = command(ui, &loaded.fleet(), args);
+    with_missing_sources(&loaded, outcome)
+}
+
+/// Does the same for a command that also needs the settings themselves.
+fn with_settings<A>(
+    ui: &mut Ui,
+    command: fn(&mut Ui, &Loaded, &A) -> Outcome,
+    args: &A,
+) -> Outcome {
+    let loaded = loaded(ui)?;
+    let outcome = command(ui, &loaded, args);
     with_missing_sources(&loaded, outcome)
 }
 
@@ -255,29 +273,6 @@ fn warn_of_settings(ui: &mut Ui, loaded: &Loaded) {
     for warning in &loaded.warnings {
         ui.warn(warning);
     }
-}
-
-/// Help and version are answers; every other error is a usage error.
-fn usage(ui: &mut Ui, error: &clap::Error) -> Outcome {
-    use clap::error::ErrorKind;
-    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    if asked || !ui.wants_json() {
-        let text = error.to_string();
-        if crate::text::is_unsafe(&text) {
-            // An argument may contain a title or a path that an agent chose.
-            ui.note(&crate::text::clean(&text));
-        } else {
-            // Clap knows which stream and whether colour is wanted.
-            let _unread = error.print();
-        }
-        return Ok(ExitCode::from(if asked { 0 } else { Kind::Usage.exit_code() }));
-    }
-    let text = error.to_string();
-    // The names of missing arguments are on lines of their own below the first.
-    let first: Vec<&str> = text.lines().map(str::trim).take_while(|l| !l.is_empty()).collect();
-    let first = first.join(" ");
-    Err(Failure::new(Kind::Usage, first.trim_start_matches("error: "))
-        .hint("see `agentctl --help`"))
 }
 
 /// Returns the clap command, for the man page and completions.

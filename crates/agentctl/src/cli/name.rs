@@ -3,6 +3,7 @@
 use agentctl_core::ask::{Fleet, NamedSession};
 use clap::Args;
 
+use super::ids;
 use crate::face::not_named;
 use crate::failure::Outcome;
 use crate::text::one_line;
@@ -10,20 +11,16 @@ use crate::ui::Ui;
 
 /// Name a session
 ///
-/// The name belongs to the session: it is kept when the session is resumed, and when its runs are pruned.
-/// It wins over the name that the agent itself shows. A name that a live session has is refused.
+/// The name belongs to the session and survives resume and prune. It takes precedence over the name that the
+/// agent itself shows. A name that a live session has is refused (exit code 5).
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl name 2a658488 painter
-  agentctl name . painter
-  agentctl name painter --clear")]
 pub(super) struct NameArgs {
-    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id
+    #[arg(value_name = "ID", help = ids::ONE)]
     id: String,
     /// The new name
     #[arg(value_name = "NAME", required_unless_present = "clear", conflicts_with = "clear")]
     name: Option<String>,
-    /// Take the name away
+    /// Remove the name
     #[arg(long)]
     clear: bool,
     /// Print one JSON document
@@ -33,19 +30,16 @@ pub(super) struct NameArgs {
 
 /// Put a session into a group
 ///
-/// A session is in one group at most. The group is used by `list --group` and `stop --group`, and is kept
-/// when the session is resumed and when its runs are pruned.
+/// A session is in one group at most. `list`, `logs`, `events` and `stop` take --group. The group survives resume
+/// and prune.
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl group painter morning
-  agentctl group painter --clear")]
 pub(super) struct GroupArgs {
-    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id
+    #[arg(value_name = "ID", help = ids::ONE)]
     id: String,
-    /// The group, in place of the one it is in
+    /// The group; replaces the group the session is in
     #[arg(value_name = "GROUP", required_unless_present = "clear", conflicts_with = "clear")]
     group: Option<String>,
-    /// Take it out of its group
+    /// Remove the session from its group
     #[arg(long)]
     clear: bool,
     /// Print one JSON document

@@ -11,21 +11,19 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::text::one_line;
 use crate::ui::Ui;
 
-/// Notifications
+/// Test notifications
 #[derive(Subcommand)]
 pub(super) enum NotifyCommand {
-    /// Show a notification in every channel of `[notify]`, and say for each what happened
+    /// Send a test notification to every configured channel
+    ///
+    /// Prints for each channel of `[notify]` whether it worked.
     #[command(after_help = "Channels in the configuration file:
   [notify]
   desktop = true                  # notify-send, on macOS osascript; the default
-  command = [\"my-notifier\"]      # a program of your own instead
+  command = [\"my-notifier\"]       # a program of your own instead
   tmux = true                     # the status line of every tmux client
-  tty = \"/dev/pts/3\"             # a terminal of yours: what `tty` prints there
-  terminal = true                 # the terminal of `events` and `list --watch`
-
-Exit status:
-  0  every channel worked
-  1  one failed, or none is configured")]
+  tty = \"/dev/pts/3\"              # a terminal of yours: what `tty` prints there
+  terminal = true                 # the terminal of `events` and `list --watch`")]
     Test,
 }
 

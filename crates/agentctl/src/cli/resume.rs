@@ -5,27 +5,38 @@ use std::path::PathBuf;
 use agentctl_core::ask::{LaunchSubject, SendRequest};
 use clap::Args;
 
+use super::ids;
 use super::launch::{Flags, Wanted, prompt, start};
 use crate::config::Loaded;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
 /// Send a message to a session, live or ended
 ///
-/// An ended session goes on in its own directory, under its own id, detached like a launch. A live session takes
-/// the message by its own channel (`launch --keep`). The message counts as sent once the session's own record
-/// holds it. A session that waits for a human takes none: answer its ask first.
+/// An ended session continues in its own directory, under its own id, in the background like `agentctl launch`. A
+/// live session takes the message by its own channel (`launch --keep`); a session that waits for a human takes none
+/// (exit code 10). The command returns once the agent has recorded the message.
 #[derive(Args)]
 pub(super) struct ResumeArgs {
-    /// Session id or prefix, name, or adapter:id
-    id: String,
-    /// What to say; `-` reads it from stdin
-    #[arg(allow_hyphen_values = true)]
-    message: String,
-    /// Leave the session as it is and go on in a copy with an id of its own
+    #[arg(value_name = "ID", help = ids::ONE_OR_HERE)]
+    id: Option<String>,
+    /// The message; `-` reads it from stdin
+    #[arg(
+        value_name = "MESSAGE",
+        allow_hyphen_values = true,
+        conflicts_with_all = ["prompt", "prompt_file"]
+    )]
+    message: Option<String>,
+    /// The message as an option; without ID, for the only session in this directory
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    prompt: Option<String>,
+    /// Read the message from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    prompt_file: Option<PathBuf>,
+    /// Leave the session unchanged and continue in a copy with a new id
     #[arg(long)]
     fork: bool,
-    /// Go on in another directory
+    /// Continue in another directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// If the session is at work, wait until its turn is over
@@ -36,8 +47,13 @@ pub(super) struct ResumeArgs {
 }
 
 pub(super) fn cmd_resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outcome {
-    let prompt = prompt(Some(&args.message), None, "say something: resume ID MESSAGE")?;
-    let session = args.id;
+    let text = args.message.or(args.prompt);
+    if text.is_none() && args.prompt_file.is_none() {
+        return Err(no_message(args.id.as_deref()));
+    }
+    let hint = "write `agentctl resume ID \"MESSAGE\"`";
+    let prompt = prompt(text.as_deref(), args.prompt_file.as_deref(), hint)?;
+    let session = super::named_or_here(args.id.as_deref()).to_owned();
     if !args.fork && args.cwd.is_none() {
         let request = SendRequest {
             session: session.clone(),
@@ -54,4 +70,18 @@ pub(super) fn cmd_resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outc
     // The name that was given at the launch stays with the earlier run.
     let wanted = Wanted { subject, prompt, cwd: args.cwd, name: None };
     start(ui, loaded, args.flags, wanted)
+}
+
+/// Says that the message is missing. A lone argument is the session, also where it looks like a message.
+fn no_message(id: Option<&str>) -> Failure {
+    match id {
+        None => Failure::new(Kind::Usage, "no message is given")
+            .hint("write `agentctl resume ID \"MESSAGE\"`, or `agentctl resume -p \"MESSAGE\"` for the only session in this directory"),
+        Some(id) if id.contains(char::is_whitespace) => {
+            Failure::new(Kind::Usage, format!("no session is named, or no message is given: `{id}`"))
+                .hint(format!("write `agentctl resume ID \"{id}\"`, or `agentctl resume -p \"{id}\"` for the only session in this directory"))
+        }
+        Some(id) => Failure::new(Kind::Usage, format!("no message is given for the session `{id}`"))
+            .hint(format!("write `agentctl resume {id} \"MESSAGE\"`")),
+    }
 }

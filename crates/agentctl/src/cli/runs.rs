@@ -1,47 +1,59 @@
 //! `agentctl runs` and `agentctl prune`: lists and removes the folders of earlier launches.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, PruneDocument, PruneOptions, RunRow, RunsNotRemoved};
+use agentctl_core::ask::{
+    Fleet, PruneDocument, PruneOptions, RunRow, RunsDocument, RunsNotFound, RunsNotRemoved,
+};
 use clap::Args;
 
+use super::ids;
 use super::shape::ShapeArgs;
 use crate::config::{Defaults, Span};
 use crate::face::{ListRow, RowContext, RunListRow, columns_table, not_pruned, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::text::{byte_size, one_line};
+use crate::text::{byte_size, clean, one_line};
 use crate::ui::Ui;
 
-/// List what launches left behind: logs, exit codes, how big
+/// Longest part of a line that is printed at once.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// List earlier launches: exit code, directory, size on disk
 ///
-/// A run is one launch. It says what was asked for and how that ended, never whether anything lives.
-/// Runs are removed some days after their end (`keep` below [runs] in the configuration).
+/// A run is the record of one launch: its prompt, output and exit code. Runs are removed 7 days after their end
+/// (`keep` in the table [runs] of the configuration). `agentctl list` shows whether a session is alive.
 #[derive(Args)]
 pub(super) struct RunsArgs {
+    #[arg(value_name = "ID", help = ids::RUNS_OF_ONE)]
+    id: Option<String>,
+    /// Print what the agent of the newest of these runs wrote to stdout
+    #[arg(long, requires = "id", conflicts_with = "stderr")]
+    stdout: bool,
+    /// Print what the agent of the newest of these runs wrote to stderr
+    #[arg(long, requires = "id")]
+    stderr: bool,
     #[command(flatten)]
     shape: ShapeArgs,
 }
 
-/// Remove the runs that have ended
+/// Remove ended runs
 ///
-/// A run is what one launch left behind: its log and exit code. Sessions themselves stay with their agents,
-/// and so do their names and groups.
+/// A run is the record of one launch: its prompt, output and exit code. Sessions, their names and their groups are
+/// not removed. On a terminal it asks; off a terminal it needs -y.
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl prune --dry-run
-  agentctl prune --older-than 1d -y
-  agentctl prune painter")]
 pub(super) struct PruneArgs {
-    /// Only the runs of these sessions, which needs no confirmation [default: all runs that have ended]
-    #[arg(value_name = "ID", conflicts_with_all = ["dry_run", "older_than"])]
+    #[arg(value_name = "ID", help = ids::RUNS_OF, conflicts_with_all = ["dry_run", "older_than"])]
     ids: Vec<String>,
-    /// Do not ask for confirmation; required where no terminal can be asked
+    /// Do not ask for confirmation; required off a terminal
     #[arg(short, long)]
     yes: bool,
-    /// Only list them
+    /// List what would be removed, and remove nothing
     #[arg(short = 'n', long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Only those that ended longer ago than this
+    /// Only runs that ended longer ago than this: 1d, 12h
     #[arg(long, value_name = "SPAN")]
     older_than: Option<Span>,
     /// Print one JSON document
@@ -49,16 +61,13 @@ pub(super) struct PruneArgs {
     json: bool,
 }
 
-/// Remove the runs of a session: `prune ID`
+/// Remove the runs of a session
 ///
-/// The session's own record, its name and its group stay.
+/// Same as `prune ID`. The session itself, its name and its group are not removed. A live session is refused
+/// (exit code 5).
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl rm painter
-  agentctl rm 2a658488")]
 pub(super) struct RmArgs {
-    /// Session ids or prefixes, names, directories (`.`), @last, or adapter:id
-    #[arg(required = true, value_name = "ID")]
+    #[arg(required = true, value_name = "ID", help = ids::SEVERAL)]
     ids: Vec<String>,
     /// Print one JSON document
     #[arg(long)]
@@ -72,14 +81,20 @@ pub(super) fn cmd_runs(
     args: &RunsArgs,
 ) -> Outcome {
     let (host, shape) = (&fleet.host, args.shape.shape::<RunListRow>()?);
-    let mut document = fleet.runs(defaults.keep)?;
+    let mut document = match &args.id {
+        Some(id) => fleet.session_runs(id).map_err(|why| runs_not_found(fleet, id, why))?,
+        None => fleet.runs(defaults.keep)?,
+    };
+    if args.stdout || args.stderr {
+        return print_output(ui, &document, if args.stdout { "stdout" } else { "stderr" });
+    }
     let count = document.runs.len();
     let mut rows =
         RunListRow::all(fleet, std::mem::take(&mut document.runs), shape.shows_short_ids());
     shape.arrange(host, &mut rows);
     document.runs = rows.iter().map(|row| row.run.clone()).collect();
-    if rows.is_empty() && !shape.is_for_programs() {
-        ui.note("no run is kept: nothing was launched with `agentctl launch` lately");
+    if count == 0 && !shape.is_for_programs() {
+        ui.note("no runs: nothing was launched with `agentctl launch` recently");
         return Ok(ExitCode::SUCCESS);
     }
     shape.print(ui, host, &rows, &document)?;
@@ -89,6 +104,42 @@ pub(super) fn cmd_runs(
         ui.note(&format!("{count} {runs}, {}", byte_size(document.bytes)));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the output of the newest run: unchanged if it is piped, with control characters neutralised on a terminal.
+fn print_output(ui: &mut Ui, document: &RunsDocument, stream: &str) -> Outcome {
+    let Some(run) = document.runs.first() else { return Ok(ExitCode::SUCCESS) };
+    let path = Path::new(&run.directory).join(stream);
+    let failed =
+        |error| Failure::new(Kind::Failed, format!("{} cannot be read: {error}", path.display()));
+    let mut file = BufReader::new(File::open(&path).map_err(failed)?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        // A line without an end is printed in parts.
+        if file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(failed)? == 0 {
+            ui.flush()?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if ui.is_terminal() {
+            ui.drawn(&clean(&String::from_utf8_lossy(&line)))?;
+        } else {
+            ui.raw(&line)?;
+        }
+    }
+}
+
+fn runs_not_found(fleet: &Fleet, text: &str, why: RunsNotFound) -> Failure {
+    match why {
+        RunsNotFound::NotOne(not_one) => unresolved(fleet, text, not_one),
+        RunsNotFound::NoRun { session } => no_run(&session),
+        RunsNotFound::Failed(error) => not_pruned(error),
+    }
+}
+
+fn no_run(session: &str) -> Failure {
+    Failure::new(Kind::NotFound, format!("no run of session {session} is kept"))
+        .hint("a run is one `agentctl launch` or `resume`; `agentctl runs` lists them")
 }
 
 /// Prints the table of runs.
@@ -156,7 +207,7 @@ fn confirm(
     }
     let what = ended(&preview.pruned);
     if args.json || !ui.converses() {
-        let message = format!("nothing was removed: to remove {what} needs a confirmation");
+        let message = format!("nothing was removed: removing {what} needs a confirmation");
         let failure = Failure::new(Kind::Refused, message)
             .hint("add -y to confirm; without it this command asks, but only on a terminal");
         let listed = if args.json { preview.pruned.as_slice() } else { &[] };
@@ -215,12 +266,9 @@ fn not_removed(fleet: &Fleet, text: &str, why: RunsNotRemoved) -> Failure {
             Failure::new(Kind::Refused, format!("`{session}` is live: its run is in use"))
                 .hint(format!("`agentctl stop {session}` ends it"))
         }
-        RunsNotRemoved::NoRun { session } => {
-            Failure::new(Kind::NotFound, format!("no run of session {session} is kept"))
-                .hint("a run is what `agentctl launch` left behind; `agentctl runs` lists them")
-        }
+        RunsNotRemoved::NoRun { session } => no_run(&session),
         RunsNotRemoved::Running { run } => {
-            Failure::new(Kind::Refused, format!("run {run} is still at work"))
+            Failure::new(Kind::Refused, format!("run {run} has not ended"))
                 .hint("its agent or a hook of it may be running")
         }
         RunsNotRemoved::Failed(error) => not_pruned(error),

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    AdaptersDocument, DoctorDocument, FusesDocument, LocksDocument, NamedSession, PruneDocument,
-    RunsDocument, StatusDocument, StopDocument, WaitDocument, WhyDocument,
+    AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, DoctorDocument,
+    FuseDocument, FusesDocument, LockDocument, LocksDocument, NamedSession, PruneDocument,
+    RunsDocument, SendDocument, StatusDocument, StopDocument, WaitDocument, WhyDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
@@ -14,13 +15,13 @@ use serde_json::Value;
 
 use crate::config::ConfigDocument;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::protocol::DaemonStatus;
+use crate::protocol::{DaemonChange, DaemonStatus};
 use crate::ui::Ui;
 
-/// Print the JSON schemas of what agentctl prints
+/// Print the JSON schemas of the --json output
 #[derive(Args)]
 pub(super) struct SchemaArgs {
-    /// Only this one, by the name of its command (or `error`)
+    /// Print only the schema of this command, or `error`
     name: Option<String>,
 }
 
@@ -36,7 +37,15 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("why", value(schemars::schema_for!(WhyDocument))),
         ("wait", value(schemars::schema_for!(WaitDocument))),
         ("event", value(schemars::schema_for!(Event))),
+        ("asks", value(schemars::schema_for!(AsksDocument))),
+        ("answer", value(schemars::schema_for!(AnswerDocument))),
+        ("send", value(schemars::schema_for!(SendDocument))),
+        ("lock", value(schemars::schema_for!(LockDocument))),
+        ("unlock", value(schemars::schema_for!(LockDocument))),
         ("locks", value(schemars::schema_for!(LocksDocument))),
+        ("fuse-set", value(schemars::schema_for!(FuseDocument))),
+        ("fuse-extend", value(schemars::schema_for!(FuseDocument))),
+        ("fuse-cancel", value(schemars::schema_for!(CancelledFuseDocument))),
         ("fuses", value(schemars::schema_for!(FusesDocument))),
         ("doctor", value(schemars::schema_for!(DoctorDocument))),
         ("adapters", value(schemars::schema_for!(AdaptersDocument))),
@@ -45,6 +54,8 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("runs", value(schemars::schema_for!(RunsDocument))),
         ("prune", value(schemars::schema_for!(PruneDocument))),
         ("daemon", value(schemars::schema_for!(DaemonStatus))),
+        ("daemon-start", value(schemars::schema_for!(DaemonChange))),
+        ("daemon-stop", value(schemars::schema_for!(DaemonChange))),
         ("config", value(schemars::schema_for!(ConfigDocument))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
     ])

@@ -14,18 +14,17 @@ use crate::ui::{Canvas, Ui};
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Output options")]
 pub(super) struct ShapeArgs {
-    /// Print whole ids only (the pid of a process that has no session yet)
+    /// Print only whole ids (the pid of a process without a session)
     #[arg(short, long, conflicts_with_all = ["output", "format", "json"])]
     quiet: bool,
-    /// Print another form: more columns, one JSON document, one JSON object a line, or names that
-    /// `agentctl status` accepts
+    /// Output form
     #[arg(short, long, value_name = "FORM", value_enum, conflicts_with = "format")]
     output: Option<OutputArg>,
-    /// Print each row with a template such as '{id} {status}' or 'table {id}\t{status}'
+    /// Print each row with a template: '{id} {status}' or 'table {id}\t{status}'
     ///
-    /// `{field}` is a value, `{field:10}` the same in 10 columns, `\t` a tab, `\n` a new line, `{{` a brace.
-    /// `table` in front aligns what tabs separate, below a heading. An unknown field is answered with the
-    /// fields that exist; docs/FORMAT.md lists them.
+    /// `{field}` is a value, `{field:10}` the value padded to 10 columns, `\t` a tab, `\n` a newline, `{{` a
+    /// brace. `table` in front aligns the columns that tabs separate and adds a heading. The error for an
+    /// unknown field lists the fields; so does docs/FORMAT.md.
     #[arg(long, value_name = "TEMPLATE", conflicts_with = "json")]
     format: Option<String>,
     /// Sort by a field; `--sort=-KEY` sorts in descending order
@@ -37,13 +36,13 @@ pub(super) struct ShapeArgs {
     /// Print at most N rows
     #[arg(short = 'n', long = "limit", value_name = "N")]
     limit: Option<usize>,
-    /// Leave out the heading
+    /// Do not print the heading
     #[arg(long)]
     no_headers: bool,
-    /// Do not cut anything to the width of the terminal, and print whole ids
+    /// Do not cut columns to the width of the terminal; print whole ids
     #[arg(long)]
     no_trunc: bool,
-    /// Print one JSON document, like -o json
+    /// Print one JSON document (same as -o json)
     #[arg(long)]
     json: bool,
 }
@@ -54,9 +53,9 @@ enum OutputArg {
     Wide,
     /// One JSON document
     Json,
-    /// One JSON object for each row, one a line
+    /// One JSON object per line
     Jsonl,
-    /// Names that `agentctl status` accepts, one a line
+    /// One name per line that `agentctl status` accepts
     Name,
 }
 
@@ -135,7 +134,9 @@ impl<R: ListRow> Shape<R> {
     pub(super) fn shows_short_ids(&self) -> bool {
         let is_shown = match &self.form {
             Form::Table | Form::WideTable => true,
-            Form::Template(template) => template.uses(&["short_id", "short_session", "target"]),
+            Form::Template(template) => {
+                template.uses(&["short_id", "short_session", "target", "who"])
+            }
             Form::Json | Form::JsonLines | Form::Names | Form::Ids => false,
         };
         is_shown && !self.is_whole

@@ -5,19 +5,23 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Time, Tokens};
 use clap::Args;
 
+use super::ids;
 use crate::face::{
     age, ended_by_text, exit_value, grouped_number, session_reason_in_brackets, span_text,
     unresolved,
 };
 use crate::failure::{Failure, Outcome};
 use crate::session_table;
-use crate::text::{clean, one_line, wrap};
+use crate::text::{clean, columns, one_line, wrap};
 use crate::ui::Ui;
 
 /// Show one session in full
+///
+/// Status and reason, directory, branch, model, processes, times, turns, tokens, cost, how it ended and by
+/// whom, and its last message.
 #[derive(Args)]
 pub(super) struct StatusArgs {
-    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    #[arg(value_name = "ID", help = ids::ONE_OR_HERE)]
     id: Option<String>,
     /// Print one JSON object
     #[arg(long)]
@@ -56,18 +60,12 @@ fn lines(ui: &Ui, host: &Host, document: &StatusDocument) -> Vec<String> {
     let mut out = Vec::new();
     let mut field = |name: &str, value: Option<String>| {
         let Some(value) = value else { return };
-        let room = ui.width().map_or(usize::MAX, |w| w.saturating_sub(LABEL).max(20));
-        // A coloured status is short; its escape codes must not be counted.
-        let lines = if value.contains('\x1b') { vec![value] } else { wrap(&value, room) };
-        for (index, line) in lines.iter().enumerate() {
-            let label = if index == 0 { name } else { "" };
-            out.push(format!("{label:<LABEL$}{line}"));
-        }
+        out.extend(field_lines(ui.width(), name, &value));
     };
     let reason = session_reason_in_brackets(session);
     let outcome = session.outcome.map(|o| format!(", {}", o.word())).unwrap_or_default();
-    let status = ui.paint(Ui::status_style(session.status), session.status.word());
-    field("status", Some(format!("{status}{outcome}{reason}")));
+    let word = session.status.word();
+    field("status", Some(format!("{word}{outcome}{reason}")));
     field("agent", Some(session.adapter.to_owned()));
     field("id", Some(session.id.clone().unwrap_or_else(|| "- (no session yet)".to_owned())));
     field("name", session.name.as_deref().map(one_line));
@@ -98,9 +96,33 @@ fn lines(ui: &Ui, host: &Host, document: &StatusDocument) -> Vec<String> {
         field("note", Some(one_line(note)));
     }
     if let Some(id) = session.id.clone().or(session.pid.map(|p| p.to_string())) {
-        out.push(format!("\n`agentctl why {id}` shows the evidence"));
+        let text = format!("`agentctl why {id}` shows the evidence");
+        out.push(String::new());
+        out.extend(wrap(&text, ui.width().unwrap_or(usize::MAX)));
+    }
+    // Painted after the lines were wrapped: escape codes take no columns.
+    if let Some(first) = out.first_mut() {
+        *first = first.replacen(word, &ui.paint(Ui::status_style(session.status), word), 1);
     }
     out
+}
+
+/// Returns the lines of a field. A word that does not fit beside the name stands on a line of its own below it.
+fn field_lines(width: Option<usize>, name: &str, value: &str) -> Vec<String> {
+    const INDENT: &str = "  ";
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(LABEL).max(1));
+    let is_one_word = !value.contains(' ');
+    if is_one_word && columns(value) > room {
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(INDENT.len()).max(1));
+        let below = wrap(value, room).into_iter().map(|line| format!("{INDENT}{line}"));
+        return std::iter::once(name.to_owned()).chain(below).collect();
+    }
+    let lines = wrap(value, room).into_iter().enumerate();
+    let labelled = |(at, line): (usize, String)| {
+        let label = if at == 0 { name } else { "" };
+        format!("{label:<LABEL$}{line}")
+    };
+    lines.map(labelled).collect()
 }
 
 fn pids(session: &Session) -> Option<String> {

@@ -9,6 +9,7 @@ use agentctl_core::model::Status;
 use agentctl_core::stop::StopOptions;
 use clap::Args;
 
+use super::ids;
 use super::list::{StatusArg, adapter_name};
 use crate::config::Span;
 use crate::face::{full_name, stop_failure, stop_kind, stop_lines, survivor_lines, unresolved};
@@ -16,46 +17,40 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table;
 use crate::ui::Ui;
 
-/// Stop sessions: ask, wait, kill, and end everything they have started
+/// Stop sessions and all processes they have started
 ///
-/// Works for sessions that nobody launched through agentctl. A session in a shared server is ended by
-/// asking that server. `stopped` is said only when the next look says so; what lives on is named.
+/// Ask the agent to exit, wait, then kill; at last verify that nothing is left. Works for sessions that were
+/// not started by agentctl, too. A session of a shared server is stopped through that server. Surviving
+/// processes are listed (exit code 1).
 #[derive(Args)]
-#[command(after_help = "Examples:
-  agentctl stop painter
-  agentctl stop 2a658488 .
-  agentctl stop --group morning
-  agentctl stop --all --status idle -y")]
 pub(super) struct StopArgs {
-    /// Session ids or prefixes, names, pids, directories (`.`), @last, or adapter:id [default: the only live
-    /// session here]
-    #[arg(conflicts_with_all = ["all", "adapter", "status", "group", "cwd"])]
+    #[arg(value_name = "ID", help = ids::SEVERAL_LIVE_OR_HERE, conflicts_with_all = ["all", "adapter", "status", "group", "cwd"])]
     ids: Vec<String>,
-    /// Every live session that the filters admit; a filter alone means the same
+    /// Stop every live session that matches the filters; implied by a filter
     #[arg(long)]
     all: bool,
-    /// Only sessions of this agent
+    /// Only sessions of this agent, by adapter name (`agentctl adapters`)
     #[arg(long, value_name = "NAME", value_parser = adapter_name)]
     adapter: Option<String>,
-    /// Only sessions with these statuses (repeat or separate by commas)
+    /// Only sessions with this status (repeatable, or separated by commas)
     #[arg(long, value_name = "STATUS", value_enum, value_delimiter = ',')]
     status: Vec<StatusArg>,
     /// Only sessions of this group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// Only sessions of this directory
+    /// Only sessions in this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// End the turn only; the agent's process stays
     #[arg(long, requires = "ids", conflicts_with_all = ["force", "timeout"])]
     turn: bool,
-    /// Kill at once, without asking first
+    /// Kill at once instead of asking the agent to exit
     #[arg(long)]
     force: bool,
-    /// How long each may take [default: 10s and the time its agent needs for an orderly end]
+    /// Time limit for each session [default: 10s plus the time its agent needs to exit]
     #[arg(long, value_name = "SPAN")]
     timeout: Option<Span>,
-    /// With --all or a filter: do not ask for confirmation; required where no terminal can be asked
+    /// With --all or a filter: do not ask for confirmation; required off a terminal
     #[arg(short, long)]
     yes: bool,
     /// Print one JSON document
@@ -177,7 +172,7 @@ fn confirm(
     let sessions = &targets.sessions;
     if sessions.is_empty() {
         ui.note(if targets.faults.is_empty() {
-            "there is nothing to stop"
+            "no session to stop"
         } else {
             "no session could be seen"
         });
@@ -196,7 +191,7 @@ fn confirm(
     };
     if args.json || !ui.converses() {
         ui.flush()?;
-        let message = format!("nothing was stopped: to stop {would} needs a confirmation");
+        let message = format!("nothing was stopped: stopping {would} needs a confirmation");
         let failure = Failure::new(Kind::Refused, message)
             .hint("add -y to confirm; without it this command asks, but only on a terminal");
         let listed = if args.json { sessions.as_slice() } else { &[] };

@@ -8,6 +8,7 @@ use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::{End, Progress, Quorum, Until};
 use clap::{Args, ValueEnum};
 
+use super::ids;
 use super::logs::{Form, Printer};
 use crate::config::Span;
 use crate::face::{
@@ -17,24 +18,21 @@ use crate::face::{
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
-/// Wait until a turn is over, or a status is reached
+/// Wait until sessions finish their turn or reach a status
 ///
-/// Exit codes: 0 idle or finished (with --for: reached), 1 failed, killed or interrupted (with --for: it
-/// can no longer be reached), 10 a human is needed first, 124 the time was up. Of several sessions each
-/// must get there; one that needs a human is told at once. What is unknown is waited for.
+/// With several sessions all of them must get there. A session that needs a human ends the wait at once. A
+/// session whose status is unknown is waited for.
 #[derive(Args)]
 pub(super) struct WaitArgs {
-    /// Session ids or prefixes, names, pids, directories (`.`), @last, or adapter:id [default: the only one
-    /// here]
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", help = ids::SEVERAL_OR_HERE)]
     ids: Vec<String>,
-    /// Wait for this status instead; `stopped` means that nothing serves it any more
+    /// Wait for this status instead; `stopped`: no process runs the session any more
     #[arg(long = "for", value_name = "STATUS", value_enum)]
     status: Option<Wanted>,
-    /// The first of them is enough
+    /// Return as soon as one of them is done
     #[arg(long)]
     any: bool,
-    /// Give up after this time: 30s, 10m, 2h
+    /// Give up after this time (30s, 10m, 2h): exit code 124
     #[arg(long, value_name = "SPAN")]
     timeout: Option<Span>,
     /// Print one JSON document at the end

@@ -4,15 +4,18 @@ use agentctl_core::ask::{ExplainedSession, Fleet};
 use agentctl_core::model::Evidence;
 use clap::Args;
 
+use super::ids;
 use crate::face::{ended_by_text, unresolved};
 use crate::failure::Outcome;
 use crate::text::{one_line, wrap};
 use crate::ui::Ui;
 
-/// Explain a session's status: which source said what
+/// Explain the status of a session: which source said what
+///
+/// Each line names a source (a file of the agent, a process, a server) and what it says.
 #[derive(Args)]
 pub(super) struct WhyArgs {
-    /// Session id or prefix, name, pid, directory (`.`), @last, or adapter:id [default: the only one here]
+    #[arg(value_name = "ID", help = ids::ONE_OR_HERE)]
     id: Option<String>,
     /// Print one JSON object
     #[arg(long)]

@@ -98,7 +98,7 @@ pub fn unasked(error: &ClientError) -> Failure {
         ClientError::Busy => failure.hint(
             "end some of the programs that listen to its events, or `agentctl daemon restart --force`",
         ),
-        _ => failure.hint("`agentctl daemon restart --force` puts another in its place"),
+        _ => failure.hint("`agentctl daemon restart --force` replaces it"),
     }
 }
 

@@ -37,7 +37,7 @@ impl Wire {
         let reply: Reply<T> = serde_json::from_slice(&line).map_err(invalid)?;
         match reply.outcome() {
             Some(outcome) => outcome.map_err(ClientError::Refused),
-            None => Err(invalid("it answered neither yes nor no")),
+            None => Err(invalid("it sent an invalid answer")),
         }
     }
 

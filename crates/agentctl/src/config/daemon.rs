@@ -140,11 +140,10 @@ fn webhook(
         endpoint.kinds.push(kind(word).map_err(|(why, hint)| wrong("types", why).hint(hint))?);
     }
     for name in &table.adapters {
-        if !adapters::ALL.iter().any(|a| a.name() == name) {
-            return Err(wrong("adapters", format!("`{name}`: there is no such adapter")));
-        }
+        let adapter = adapters::adapter_called(adapters::ALL, name)
+            .ok_or_else(|| wrong("adapters", format!("`{name}`: there is no such adapter")))?;
+        endpoint.adapters.push(adapter.name().to_owned());
     }
-    endpoint.adapters = table.adapters;
     if let Some(Span(span)) = table.timeout {
         if span.is_zero() || span > MAX_WEBHOOK_TIMEOUT {
             return Err(wrong("timeout", "it is not between 1ms and 60s".into()));
@@ -202,7 +201,7 @@ pub(super) fn metrics(host: &Host, table: MetricsTable) -> Result<MetricsSetting
     };
     if !listen.ip().is_loopback() && !table.allow_remote {
         return Err(wrong("listen", format!("{listen} can be reached from other machines"))
-            .hint("nothing is encrypted; allow_remote = true serves it there all the same"));
+            .hint("the connection is not encrypted; allow_remote = true allows it anyway"));
     }
     let given = (table.token, table.token_env, table.token_file);
     let token = secret(host, given).map_err(|()| {

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use agentctl_core::adapters;
+use agentctl_core::text::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Span;
 use super::finding::{Finding, Problem};
-use super::keys::{Key, KeyType, Part, keys, nearest};
+use super::keys::{Key, KeyType, Part, keys};
 
 /// A configuration file whose keys are known and have the right types.
 #[derive(Debug, Default)]
@@ -186,7 +188,9 @@ impl Walk<'_> {
         let what =
             if place.prefix == "roots." { "there is no such adapter" } else { "unknown key" };
         let problem = Problem::new(shown, what);
-        match nearest(name, siblings.iter().map(String::as_str)) {
+        let called = adapters::adapter_called(adapters::ALL, name).map(adapters::Adapter::name);
+        let called = called.filter(|meant| siblings.iter().any(|known| known == meant));
+        match called.or_else(|| nearest(name, siblings.iter().map(String::as_str))) {
             Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
             None => problem.hint(format!("keys: {}", siblings.join(", "))),
         }
@@ -235,12 +239,13 @@ fn check(key: &Key, shown: &str, value: &DeValue<'_>) -> Result<(), Problem> {
         KeyType::Texts | KeyType::Paths => texts(),
     };
     if !fits {
-        let what = format!("{}, and this is {}", key.kind.expected(), described(value));
+        let what = format!("{}, found {}", key.kind.expected(), described(value));
         return Err(Problem::new(shown, what));
     }
     let text = value.as_str().unwrap_or_default();
     match &key.kind {
         KeyType::Span => text.parse::<Span>().map(drop).map_err(|why| Problem::new(shown, why)),
+        KeyType::Choice(_) if shown == "adapter" && is_adapter(text) => Ok(()),
         KeyType::Choice(words) if !words.contains(&text) => {
             let what = match shown {
                 "adapter" => format!("`{text}`: there is no such adapter"),
@@ -257,6 +262,11 @@ fn check(key: &Key, shown: &str, value: &DeValue<'_>) -> Result<(), Problem> {
         }
         _ => Ok(()),
     }
+}
+
+/// Says whether a text is the name or an alias of an adapter.
+fn is_adapter(text: &str) -> bool {
+    adapters::adapter_called(adapters::ALL, text).is_some()
 }
 
 /// Names the type of a value.

@@ -53,6 +53,11 @@ impl Finding {
         format!("{self}{hint}")
     }
 
+    /// Says whether a home or a server may be missing from every answer because of this setting.
+    pub(super) fn hides_sources(&self) -> bool {
+        matches!(self.part, Part::Sources | Part::Any)
+    }
+
     /// Returns the finding as the failure of a command.
     #[must_use]
     pub fn failure(&self) -> Failure {

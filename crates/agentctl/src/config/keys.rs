@@ -82,15 +82,15 @@ impl KeyType {
     pub fn expected(&self) -> String {
         match self {
             Self::Text | Self::Secret | Self::Url | Self::Path => {
-                "a text in quotes belongs here".into()
+                "expected a text in quotes".into()
             }
-            Self::Span => "a span belongs here, such as \"30s\", \"10m\", \"2h\" or \"7d\"".into(),
-            Self::Flag => "true or false belongs here".into(),
-            Self::Texts => "a list of texts belongs here, such as [\"a\", \"b\"]".into(),
-            Self::Paths => "a list of paths belongs here, such as [\"~/a\", \"/srv/b\"]".into(),
+            Self::Span => "expected a span such as \"30s\", \"10m\", \"2h\" or \"7d\"".into(),
+            Self::Flag => "expected true or false".into(),
+            Self::Texts => "expected a list of texts such as [\"a\", \"b\"]".into(),
+            Self::Paths => "expected a list of paths such as [\"~/a\", \"/srv/b\"]".into(),
             Self::Choice(words) => {
                 let words: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
-                format!("{} belongs here", words.join(" or "))
+                format!("expected {}", words.join(" or "))
             }
         }
     }
@@ -102,7 +102,7 @@ impl Part {
     pub fn of(name: &str) -> Self {
         let first = name.split(['.', '[']).next().unwrap_or_default();
         match first {
-            "adapter" | "model" | "permissions" | "hooks" => Self::Launch,
+            "adapter" | "model" | "permissions" | "ask" | "answers" | "hooks" => Self::Launch,
             "roots" | "deadline" => Self::Sources,
             "runs" => Self::Runs,
             "webhooks" | "notify" | "metrics" => Self::Daemon,
@@ -134,6 +134,8 @@ pub fn keys() -> Vec<Key> {
         key("adapter", KeyType::Choice(names().collect()), "the first that is installed"),
         key("model", KeyType::Text, "the agent's own"),
         key("permissions", KeyType::Choice(vec!["default", "edits", "bypass"]), "default"),
+        key("ask", KeyType::Span, &span(LaunchDefaults::default().ask)),
+        key("answers.agents", KeyType::Choice(vec!["never", "others"]), "never"),
     ];
     all.extend(names().map(|name| key(&format!("roots.{name}"), KeyType::Paths, "")));
     all.extend([
@@ -202,50 +204,5 @@ fn span(time: std::time::Duration) -> String {
     match time.as_secs() {
         seconds if seconds % 86_400 == 0 => format!("{}d", seconds / 86_400),
         seconds => format!("{seconds}s"),
-    }
-}
-
-/// Returns the known name that is nearest to a name with a typing error; `None` if none is near.
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (name.chars().count() / 3).clamp(1, 3);
-    let distances = known.into_iter().map(|word| (distance(name, word), word));
-    distances.filter(|(steps, _)| *steps <= limit).min_by_key(|(steps, _)| *steps).map(|(_, w)| w)
-}
-
-/// Counts the insertions, deletions, replacements and swaps of neighbours between two words.
-fn distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
-    for (i, a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in to.iter().enumerate() {
-            let replaced = rows[i][j] + usize::from(a != b);
-            let mut best = replaced.min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[from.len()][to.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::nearest;
-
-    #[test]
-    fn a_typing_error_is_recognised_and_another_word_is_not() {
-        let known = ["model", "adapter", "roots", "metrics"];
-        for (typed, meant) in [
-            ("modle", Some("model")),
-            ("adpter", Some("adapter")),
-            ("root", Some("roots")),
-            ("colour", None),
-            ("x", None),
-        ] {
-            assert_eq!(nearest(typed, known), meant, "{typed}");
-        }
     }
 }

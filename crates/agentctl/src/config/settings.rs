@@ -87,7 +87,7 @@ pub(crate) fn check_token(token: &str) -> Result<(), String> {
         return Err(format!("it has fewer than {MIN_TOKEN_CHARS} characters"));
     }
     if !token.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err("it holds something else than visible ASCII characters".into());
+        return Err("it contains characters other than visible ASCII".into());
     }
     Ok(())
 }

@@ -87,6 +87,10 @@ impl Loaded {
         let table = key.name.split_once('.').map(|(table, _)| table);
         let is_off = matches!(table, Some("notify" | "metrics"))
             && !table.is_some_and(|table| self.document.table.contains_key(table));
+        // Without the notifications of the desktop, the default program is not run.
+        let notify = self.notify.as_ref();
+        let is_off = is_off
+            || (key.name == "notify.command" && notify.is_some_and(|notify| !notify.desktop));
         match found.flatten() {
             Some(value) => Some(ConfigSetting {
                 key: key.name.clone(),

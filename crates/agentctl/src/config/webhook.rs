@@ -101,7 +101,10 @@ impl WebhookEndpoint {
     #[must_use]
     pub fn never(&self) -> Option<String> {
         if !self.secure && !self.allow_private {
-            return Some("plain http is for private addresses, with allow_private = true".into());
+            return Some(
+                "plain http is allowed for private addresses only, with allow_private = true"
+                    .into(),
+            );
         }
         let here = self.host == "localhost" || self.host.ends_with(".localhost");
         // The host is normalised: a number in any spelling is an address here.
@@ -113,13 +116,15 @@ impl WebhookEndpoint {
     pub(crate) fn refusal(&self, address: IpAddr) -> Option<String> {
         let address = address.to_canonical();
         match reach(address) {
-            Reach::Never => Some(format!("{address} is an address that nothing is sent to")),
+            Reach::Never => {
+                Some(format!("{address} is a reserved address, to which no event is sent"))
+            }
             Reach::Private if !self.allow_private => {
                 Some(format!("{address} is a private address, and allow_private is not set"))
             }
-            Reach::Public if !self.secure => {
-                Some(format!("{address} is a public address, and plain http is kept from those"))
-            }
+            Reach::Public if !self.secure => Some(format!(
+                "{address} is a public address: plain http is allowed for private ones only"
+            )),
             Reach::Private | Reach::Public => None,
         }
     }
@@ -160,9 +165,7 @@ impl std::fmt::Debug for WebhookEndpoint {
 /// Returns a host without brackets and final dot, an IPv4 address in any spelling as four decimal numbers.
 fn normalised(host: &str) -> Result<String, String> {
     if host.contains('%') {
-        return Err(
-            "its host holds a percent sign: neither escapes nor interfaces are sent to".into()
-        );
+        return Err("its host contains a percent sign, which is not supported".into());
     }
     if let Some(inner) = host.strip_prefix('[') {
         let address = inner.strip_suffix(']').and_then(|text| text.parse::<Ipv6Addr>().ok());

@@ -130,5 +130,5 @@ pub(super) fn raw(value: &impl serde::Serialize) -> Answer {
 }
 
 fn lost() -> Refusal {
-    Refusal::new(Refusal::INTERNAL, "the question was lost; ask again")
+    Refusal::new(Refusal::INTERNAL, "the request was lost; try again")
 }

@@ -241,7 +241,7 @@ impl FuseThread {
                 Ok(false) => again = Some(CLAIM_RETRY_PAUSE),
                 Err(error) => {
                     let name = name(&due.fuse);
-                    let text = format!("{name} has burnt down and could not be claimed: {error}");
+                    let text = format!("{name} has expired and could not be claimed: {error}");
                     self.outlets.log(Weight::Warning, &text);
                     again = Some(CLAIM_RETRY_PAUSE);
                 }
@@ -267,7 +267,7 @@ impl FuseThread {
             }
         };
         for firing in unfinished {
-            let text = format!("{} was interrupted and is taken up again", name(&firing.fuse));
+            let text = format!("{} was interrupted and continues", name(&firing.fuse));
             self.outlets.log(Weight::Warning, &text);
             if let Some(note) = &firing.fuse.note {
                 let text = format!("{}: {note}", name(&firing.fuse));
@@ -308,7 +308,7 @@ impl FuseThread {
             fire(&fleet, outlets.as_ref(), firing, late);
         });
         if let Err(error) = spawned {
-            let text = format!("a fuse could not be fired, and is taken up again: {error}");
+            let text = format!("a fuse could not be fired and is tried again: {error}");
             self.outlets.log(Weight::Warning, &text);
         }
     }
@@ -389,7 +389,7 @@ pub fn fire(fleet: &Fleet, outlets: &dyn Outlets, mut firing: Firing, late: bool
     event.late = late;
     event.adapter = target.as_ref().map(|t| t.adapter);
     event.session = target.as_ref().and_then(|t| fleet::inspect(fleet, t).session);
-    outlets.log(Weight::Note, &format!("{name} has burnt down: {}", firing.cause().word()));
+    outlets.log(Weight::Note, &format!("{name} has expired: {}", firing.cause().word()));
     outlets.tell(event.clone());
     while let Some(action) = firing.action().cloned() {
         let (what, done) = match &action {
@@ -399,7 +399,7 @@ pub fn fire(fleet: &Fleet, outlets: &dyn Outlets, mut firing: Firing, late: bool
                 ("webhook", outlets.post(url, &event).map(|()| "handed over".to_owned()))
             }
             Action::Run { argv } => {
-                let begun = firing.begin().map_err(|e| format!("it was not run: {e}"));
+                let begun = firing.begin().map_err(|e| format!("could not be run: {e}"));
                 ("run", begun.and_then(|()| run(&fleet.host, argv, &event)))
             }
         };
@@ -409,12 +409,12 @@ pub fn fire(fleet: &Fleet, outlets: &dyn Outlets, mut firing: Firing, late: bool
             Err(why) => outlets.log(Weight::Warning, &format!("{name}: {what} failed: {why}")),
         }
         if let Err(error) = firing.step() {
-            let text = format!("{name}: that {what} is done could not be noted: {error}");
+            let text = format!("{name}: the end of {what} could not be recorded: {error}");
             outlets.log(Weight::Warning, &text);
         }
     }
     if let Err(error) = firing.finish() {
-        outlets.log(Weight::Warning, &format!("{name} could not be taken away: {error}"));
+        outlets.log(Weight::Warning, &format!("{name} could not be removed: {error}"));
     }
 }
 
@@ -453,7 +453,7 @@ fn end(fleet: &Fleet, firing: &Firing, target: Option<&Target>) -> Result<String
     }
     let StopSummary { stopped, troubles } = summary;
     if stopped.is_empty() && troubles.is_empty() {
-        return Ok("nothing works there".into());
+        return Ok("no session runs there".into());
     }
     let all = [stopped, troubles.clone()].concat().join("; ");
     if troubles.is_empty() { Ok(all) } else { Err(all) }
@@ -487,7 +487,7 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
         Call { argv, variables, cwd: &cwd, stdin: Some(stdin), limit: HOOK_TIMEOUT }.run(host);
     let said = attended.as_ref().map(|a| a.said.clone()).unwrap_or_default();
     let said = String::from_utf8_lossy(&said[..said.len().min(MAX_LOGGED_BYTES)]).trim().to_owned();
-    let words = if said.is_empty() { String::new() } else { format!("; it said: {said}") };
+    let words = if said.is_empty() { String::new() } else { format!("; output: {said}") };
     match HookReport::of(attended.map(|a| a.exit), HOOK_TIMEOUT, host.now()).failure() {
         None => Ok(format!("done{words}")),
         Some(why) => Err(format!("{why}{words}")),

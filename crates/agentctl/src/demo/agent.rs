@@ -168,7 +168,7 @@ fn tell(host: &Host, home: &Home, id: &str, text: &str) -> Outcome {
     let served = home.served(&host.kernel);
     let fitting: Vec<_> = served.iter().filter(|(_, session)| session.starts_with(id)).collect();
     let [(pid, _)] = fitting.as_slice() else {
-        let message = format!("`{id}` fits {} live demo sessions", fitting.len());
+        let message = format!("`{id}` matches {} live demo sessions", fitting.len());
         return Err(
             Failure::new(Kind::Failed, message).hint("`agentctl list --adapter demo` shows them")
         );
@@ -187,7 +187,7 @@ impl Agent {
         }
         let served = home.served(&host.kernel);
         if let Some((pid, _)) = served.iter().find(|(_, session)| *session == id) {
-            return Err(refused(format!("session {id} is already served by pid {pid}")));
+            return Err(refused(format!("session {id} is already running in pid {pid}")));
         }
         let path = home.conversation(&id);
         let conversation = match &args.resume {

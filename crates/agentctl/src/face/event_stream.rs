@@ -183,7 +183,9 @@ impl EventStream {
                 }
             }
             Heard::Lost(count) => {
-                self.warn(format!("{count} events came faster than they were read, and are lost"));
+                self.warn(format!(
+                    "{count} events were lost: they came faster than they were read"
+                ));
             }
             Heard::Unusable(why) => {
                 self.warn(why);

@@ -27,7 +27,8 @@ pub fn launch_remark(news: &LaunchNews<'_>) -> Option<String> {
 
 /// Says that an agent on a server cannot be given a directory.
 fn directory_on_server(adapter: &str) -> Failure {
-    let message = format!("{adapter} works where its server says: --cwd cannot be heeded");
+    let message =
+        format!("{adapter} runs on a server, which chooses the directory: --cwd is not supported");
     Failure::new(Kind::Usage, message).hint("leave it out")
 }
 
@@ -43,7 +44,7 @@ fn no_adapter(why: &NoAdapter) -> Failure {
             Kind::Failed,
             "no coding agent is installed, or none is on your PATH",
         )
-        .hint("`agentctl launch demo -p …` needs none; `agentctl adapters` lists those we know"),
+        .hint("`agentctl launch demo -p …` needs none; `agentctl adapters` lists the supported agents"),
     }
 }
 
@@ -52,7 +53,7 @@ fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
     match why {
         NotContinued::NotOne(not_one) => unresolved(fleet, text, not_one),
         NotContinued::NoSession { pid } => {
-            Failure::new(Kind::Refused, format!("pid {pid} serves no session yet"))
+            Failure::new(Kind::Refused, format!("pid {pid} has no session yet"))
                 .hint("`agentctl list` shows when it does")
         }
         NotContinued::Subagent { id, parent } => {
@@ -61,7 +62,7 @@ fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
         }
         NotContinued::DirectoryOnServer(adapter) => directory_on_server(adapter),
         NotContinued::UnknownDirectory { id } => {
-            Failure::new(Kind::Failed, format!("where session {id} worked is not known"))
+            Failure::new(Kind::Failed, format!("the directory of session {id} is unknown"))
                 .hint("name the directory with --cwd")
         }
     }
@@ -70,7 +71,7 @@ fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
 /// Says that a session has begun and that no source of this host shows it.
 #[must_use]
 pub fn unseen_after_launch(id: &str) -> Failure {
-    let message = format!("session {id} began, but cannot be looked at from here");
+    let message = format!("session {id} started, but no source on this machine shows it");
     Failure::new(Kind::Unanswered, message)
         .hint("its home may be another one: see `agentctl doctor`")
 }
@@ -87,9 +88,9 @@ pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
             Failure::new(Kind::Usage, message).hint("leave the hook out")
         }
         NotStarted::Hook { moment, why } => {
-            let message = format!("nothing is launched: the {} hook: {why}", moment.word());
+            let message = format!("nothing was launched: the {} hook: {why}", moment.word());
             Failure::new(Kind::Failed, message)
-                .hint("a program that is there later is run by `sh -c '…'`")
+                .hint("to run a program that is installed later, use `sh -c '…'`")
         }
         NotStarted::Words(why) => refused_word(&why),
         NotStarted::Failed(error) => failed(&fleet.host, error),
@@ -111,7 +112,7 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
             Failure::new(Kind::Usage, message).hint(format!("leave it out: {why}"))
         }
         LaunchError::Directory { .. } => {
-            Failure::new(Kind::Failed, message).hint("name a directory you may enter with --cwd")
+            Failure::new(Kind::Failed, message).hint("name another directory with --cwd")
         }
         LaunchError::Held { directory, holders } => {
             let by: Vec<String> = holders.iter().map(|h| holder_in_sentence(host, h)).collect();
@@ -121,31 +122,32 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
                 holders.iter().find_map(|h| h.session.clone().or(h.pid.map(|p| p.to_string())));
             let failure = Failure::new(Kind::Refused, message);
             match stop {
-                Some(id) => {
-                    failure.hint(format!("`agentctl stop {id}` ends it; --force goes in beside it"))
-                }
+                Some(id) => failure
+                    .hint(format!("`agentctl stop {id}` ends it; --force launches beside it")),
                 None => failure.hint(format!(
-                    "`agentctl unlock {directory}` removes the lock; --force launches all the same"
+                    "`agentctl unlock {directory}` removes the lock; --force launches anyway"
                 )),
             }
         }
         LaunchError::Unanswered { agent, .. } => Failure::new(Kind::Unanswered, message)
-            .hint(format!("`agentctl list -a --adapter {agent}` shows what there is")),
+            .hint(format!("`agentctl list -a --adapter {agent}` lists its sessions")),
         LaunchError::Unsure { .. } => Failure::new(Kind::Refused, message)
-            .hint("`agentctl doctor` shows what is wrong; --force goes in all the same"),
-        LaunchError::Busy { .. } => Failure::new(Kind::Refused, message)
-            .hint("try again when it is through; --force goes in all the same"),
+            .hint("`agentctl doctor` shows what is wrong; --force launches anyway"),
+        LaunchError::Busy { .. } => {
+            Failure::new(Kind::Refused, message).hint("try again later; --force launches anyway")
+        }
         LaunchError::Unclear { .. } => Failure::new(Kind::Refused, message).hint("try again"),
         LaunchError::Objected { hint, .. } => {
             let failure = Failure::new(Kind::Refused, message);
             hint.iter().fold(failure, Failure::hint)
         }
         LaunchError::MayBeServed(_) => Failure::new(Kind::Refused, message)
-            .hint("--force continues it all the same; end that process first if it does serve it"),
+            .hint("--force resumes it anyway; if that process runs the session, stop it first"),
         LaunchError::Served(session) => {
             let id = session.id.clone().unwrap_or_default();
-            Failure::new(Kind::Refused, message)
-                .hint(format!("`agentctl stop {id}` first, or `resume --fork` where the agent can"))
+            Failure::new(Kind::Refused, message).hint(format!(
+                "`agentctl stop {id}` first, or `resume --fork` where the agent supports it"
+            ))
         }
         LaunchError::Died { advice, .. }
         | LaunchError::Failed { advice, .. }
@@ -153,7 +155,9 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
             let failure = Failure::new(Kind::Failed, message);
             match advice {
                 Some(advice) => failure.hint(advice),
-                None => failure.hint("`agentctl runs` shows where all it said is kept"),
+                None => {
+                    failure.hint("`agentctl runs -o wide` shows the folder with its whole output")
+                }
             }
         }
         LaunchError::Silent { .. } => Failure::new(Kind::Failed, message)

@@ -16,11 +16,11 @@ pub fn not_locked(host: &Host, error: LockOrderError) -> Failure {
     let failed = |message: String| Failure::new(Kind::Failed, message);
     match error {
         LockOrderError::Invalid(invalid) => {
-            invalid_request(&invalid, "a lock for no time at all locks nothing")
+            invalid_request(&invalid, "the time must be longer than zero")
         }
         LockOrderError::Locked(lock) => {
             let (name, holder) = (name(&lock.directory), holder_text(&lock.holder));
-            Failure::new(Kind::Refused, format!("{name} is locked already: {holder}"))
+            Failure::new(Kind::Refused, format!("{name} is already {holder}"))
                 .hint(format!("`agentctl unlock {name}` removes the lock"))
         }
         LockOrderError::NotLocked { directory } => {
@@ -28,7 +28,8 @@ pub fn not_locked(host: &Host, error: LockOrderError) -> Failure {
                 .hint("`agentctl locks` shows what is locked or occupied")
         }
         LockOrderError::Busy { directory } => {
-            let message = format!("a launch is at work in {}; try again", name(&directory));
+            let message =
+                format!("another launch is in progress in {}; try again", name(&directory));
             Failure::new(Kind::Refused, message)
         }
         LockOrderError::Unreadable { why } => failed(why),
@@ -63,12 +64,12 @@ pub fn fuse_not_changed(fleet: &Fleet, error: FuseOrderError) -> Failure {
     let failed = |message: String| Failure::new(Kind::Failed, message);
     match error {
         FuseOrderError::Invalid(invalid) => {
-            invalid_request(&invalid, "a fuse for no time at all is none")
+            invalid_request(&invalid, "the time must be longer than zero")
         }
         FuseOrderError::NoProgram { why } => failed(format!("--on-expire: {why}")),
         FuseOrderError::NotOneSession(found) => unresolved(fleet, &found.text, found.why),
         FuseOrderError::NoSession { text } => {
-            failed(format!("`{text}` serves no session yet, so nothing can be bound to it"))
+            failed(format!("`{text}` has no session yet, so no fuse can be set on it"))
                 .hint("set the fuse on its directory")
         }
         FuseOrderError::NotADirectory { directory } => {
@@ -82,16 +83,18 @@ pub fn fuse_not_changed(fleet: &Fleet, error: FuseOrderError) -> Failure {
             Failure::new(Kind::NotFound, format!("{} is gone", fuse_name(host, &fuse)))
         }
         FuseOrderError::Firing(fuse) => {
-            let message = format!("{} has burnt down already", fuse_name(host, &fuse));
+            let message = format!("{} has already expired", fuse_name(host, &fuse));
             Failure::new(Kind::Refused, message)
-                .hint("what it asks for is being done; `agentctl fuses` shows how far it is")
+                .hint("its actions are running; `agentctl fuses` shows their progress")
         }
         FuseOrderError::Timeless(fuse) => {
             let name = fuse_name(host, &fuse);
-            Failure::new(Kind::Usage, format!("{name} has no time that could start again"))
-                .hint("give what is to change: --ttl, --idle, --max-runtime or --max-cost")
+            Failure::new(Kind::Usage, format!("{name} has no --ttl that could start again"))
+                .hint("name what to change: --ttl, --idle, --max-runtime or --max-cost")
         }
-        FuseOrderError::Busy => Failure::new(Kind::Refused, "others are changing fuses; try again"),
+        FuseOrderError::Busy => {
+            Failure::new(Kind::Refused, "another process is changing fuses; try again")
+        }
         FuseOrderError::Failed { why } => failed(format!("the fuse: {why}")),
     }
 }
@@ -108,7 +111,7 @@ fn not_one_fuse(host: &Host, not_one: NotOneFuse) -> Failure {
                 .hint("`agentctl fuses` shows them all")
         }
         NotOneFuse::Several(fuses) => {
-            let message = format!("{} fuses are meant by that", fuses.len());
+            let message = format!("that matches {} fuses", fuses.len());
             let failure = fuses.iter().fold(Failure::new(Kind::Ambiguous, message), |f, fuse| {
                 f.candidate(format!("{}  {}", fuse.id, fuse_name(host, fuse)))
             });
@@ -130,13 +133,13 @@ fn invalid_request(invalid: &InvalidRequest, zero_time: &str) -> Failure {
         }
         InvalidRequest::ZeroTime { field } => format!("{}: {zero_time}", flag(*field)),
         InvalidRequest::TooFar { field } => {
-            format!("{}: no calendar reaches that far", flag(*field))
+            format!("{}: the date is too far in the future", flag(*field))
         }
         InvalidRequest::NotAnAmount { field } => {
-            format!("{}: write an amount above nothing, like 5.00", flag(*field))
+            format!("{}: write an amount above 0, like 5.00", flag(*field))
         }
         InvalidRequest::NoCurrentDirectory { why } => {
-            let message = format!("the current directory is no more: {why}");
+            let message = format!("the current directory no longer exists: {why}");
             return Failure::new(Kind::Failed, message)
                 .hint("name the directory by its whole path");
         }

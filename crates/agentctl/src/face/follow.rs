@@ -108,7 +108,7 @@ pub fn not_followed(fleet: &Fleet, error: FollowError) -> Failure {
     match error {
         FollowError::Unread(error) => unread_conversation(&error),
         FollowError::NotWaited(why) => not_waited(fleet, why),
-        FollowError::WaiterDied => Failure::new(Kind::Failed, "waiting for it broke off"),
+        FollowError::WaiterDied => Failure::new(Kind::Failed, "waiting failed"),
     }
 }
 

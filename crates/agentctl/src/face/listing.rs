@@ -23,6 +23,7 @@ pub use self::asks::AskListRow;
 use self::field::field;
 pub use self::field::{Field, FieldValue, RowContext, UnknownField, field_names};
 pub use self::fuses::FuseListRow;
+pub use self::locks::LockListRow;
 pub use self::runs::RunListRow;
 pub use self::sorting::{Arrangement, SortKey};
 pub use self::table::{Column, Cut, TextTable, columns_table};
@@ -43,8 +44,16 @@ pub trait ListRow: Sized + 'static {
     /// Returns the text of `-o name`, which `agentctl status` accepts; `None` if the row has no session.
     fn status_argument(&self) -> Option<String>;
 
-    /// Returns the style of the first column.
+    /// The field whose column has the style of the row.
+    const PAINTED: &'static str;
+
+    /// Returns the style of the painted column.
     fn style(&self, context: &RowContext<'_>) -> Style;
+
+    /// Returns the mark in front of the painted column of a table: it tells without colour that the row needs a person.
+    fn mark(&self) -> &'static str {
+        ""
+    }
 
     /// Returns the row as it stands in the JSON document.
     fn document(&self) -> &impl Serialize;

@@ -39,6 +39,10 @@ pub fn refused_word(why: &WordRefusal) -> Failure {
                 format!("`{text}` cannot be the name of a session: it begins the id {id}");
             Failure::new(Kind::Usage, message).hint("choose a word that no id begins with")
         }
+        WordRefusal::Busy { name } => {
+            let message = format!("another command is giving the name `{name}` to a session");
+            Failure::new(Kind::Refused, message).hint("try again, or choose another name")
+        }
         WordRefusal::Taken { name, session } => {
             let id = session.id.clone().unwrap_or_else(|| "-".to_owned());
             let pid = session.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();

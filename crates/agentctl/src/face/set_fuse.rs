@@ -57,10 +57,10 @@ impl FuseDaemon {
             Self::Started { pid } => (OutputKind::Note, format!("started the daemon, pid {pid}")),
             Self::Forbidden => {
                 let why = "no daemon is started (AGENTCTL_NO_DAEMON)";
-                (OutputKind::Warning, format!("{why}: nothing happens until one runs"))
+                (OutputKind::Warning, format!("{why}: fuses do not fire until one runs"))
             }
             Self::Failed(why) => {
-                (OutputKind::Warning, format!("{why}: nothing happens until a daemon runs"))
+                (OutputKind::Warning, format!("{why}: fuses do not fire until a daemon runs"))
             }
         };
         Some(OutputLine::new(kind, text))

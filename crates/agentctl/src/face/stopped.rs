@@ -59,9 +59,9 @@ pub fn stop_lines(targets: &StopTargets, news: StopNews<'_>) -> Vec<OutputLine> 
 }
 
 fn run_line(row: &RunWithoutSessionRow) -> OutputLine {
-    let words = if row.lives_on { "lives on" } else { "was ended" };
+    let words = if row.lives_on { "is still running" } else { "was stopped" };
     let RunWithoutSessionRow { run, pid, .. } = row;
-    let text = format!("run {run} (pid {pid}), which served no session, {words}");
+    let text = format!("run {run} (pid {pid}), which had no session, {words}");
     OutputLine::new(OutputKind::Note, text)
 }
 
@@ -70,11 +70,11 @@ fn stopped_lines(row: &StoppedRow) -> Vec<OutputLine> {
         None => stopped_text(row),
         Some(server) => {
             let turn = if row.already {
-                format!("{} was at rest already", stopped_name(row))
+                format!("{} was already idle", stopped_name(row))
             } else {
                 format!("{}: its turn was interrupted", stopped_text(row))
             };
-            format!("{turn}; it rests in a shared server (pid {server}) that also serves others")
+            format!("{turn}; it stays idle in a server (pid {server}) that other sessions share")
         }
     };
     let text = format!("{verdict}{}", ended_in_brackets(row));
@@ -97,7 +97,7 @@ fn failed_lines(row: &FailedRow) -> Vec<OutputLine> {
 fn left_line(left: &Left) -> OutputLine {
     let session = left.session.as_deref().unwrap_or("no session yet");
     let Left { adapter, pid, .. } = left;
-    let text = format!("left alone: {adapter} {session} (pid {pid}), a session of its own");
+    let text = format!("not stopped: {adapter} {session} (pid {pid}), a session of its own");
     OutputLine::new(OutputKind::Note, text)
 }
 
@@ -133,11 +133,11 @@ impl StopSummary {
         let name = name.unwrap_or_else(|| "?".to_owned());
         self.troubles.extend(document.survivors.iter().map(|survivor| {
             let SurvivorRow { pid, command, why, .. } = survivor;
-            format!("pid {pid} of {name} lives on ({command}): {why}")
+            format!("pid {pid} of {name} is still running ({command}): {why}")
         }));
         for row in &document.stopped {
             self.stopped.push(match row.rests_in {
-                Some(server) => format!("{name} rests in pid {server}"),
+                Some(server) => format!("{name} is idle in pid {server}"),
                 None => stopped_text(row),
             });
             self.troubles.extend(row.unseen.clone().filter(|_| row.may_leave_processes()));
@@ -156,13 +156,13 @@ fn failed_name(row: &FailedRow) -> String {
 
 fn stopped_text(row: &StoppedRow) -> String {
     let name = stopped_name(row);
-    if row.already { format!("{name} was stopped already") } else { format!("stopped {name}") }
+    if row.already { format!("{name} was already stopped") } else { format!("stopped {name}") }
 }
 
 fn failed_text(row: &FailedRow) -> String {
     let (name, why) = (failed_name(row), &row.message);
     match row.code {
-        StopFailureCode::Unknown => format!("whether {name} lives is unknown: {why}"),
+        StopFailureCode::Unknown => format!("cannot tell whether {name} is running: {why}"),
         StopFailureCode::Refused | StopFailureCode::Failed => {
             format!("{name} was not stopped: {why}")
         }

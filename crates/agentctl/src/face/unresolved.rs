@@ -10,13 +10,13 @@ use crate::text::{fit, one_line, with_tilde};
 #[must_use]
 pub fn unresolved(fleet: &Fleet, text: &str, not_one: NotOne) -> Failure {
     match not_one {
-        NotOne::Nothing => no_session(text),
+        NotOne::Nothing => no_session(fleet, text),
         NotOne::Several { candidates, faults } => {
             ambiguous(fleet, text, &candidates).beside(faults)
         }
         NotOne::Unknown(faults) => Failure::new(
             Kind::Unanswered,
-            format!("whether `{text}` exists is unknown: not every source could be asked"),
+            format!("cannot tell whether `{text}` exists: not every source could be read"),
         )
         .beside(faults),
         NotOne::Unreadable(faults) => {
@@ -26,7 +26,7 @@ pub fn unresolved(fleet: &Fleet, text: &str, not_one: NotOne) -> Failure {
     }
 }
 
-fn no_session(text: &str) -> Failure {
+fn no_session(fleet: &Fleet, text: &str) -> Failure {
     if text == HERE {
         return Failure::new(Kind::NotFound, "there is no session in this directory")
             .hint("name a session: `agentctl list --all` shows them");
@@ -37,6 +37,9 @@ fn no_session(text: &str) -> Failure {
             "no agent has worked in exactly that directory; `agentctl list --all --since all` shows where \
              sessions are",
         );
+    }
+    if fleet.host.cwd.join(text).is_dir() {
+        return failure.hint(format!("write `./{text}` for the directory"));
     }
     if text == "@last" {
         return failure.hint("`@last` is the newest session started with `agentctl launch`");
@@ -52,7 +55,7 @@ fn ambiguous(fleet: &Fleet, text: &str, candidates: &[Candidate]) -> Failure {
     let count = candidates.len();
     let message = match text {
         HERE => format!("there are {count} sessions in this directory"),
-        text => format!("`{text}` fits {count} sessions"),
+        text => format!("`{text}` matches {count} sessions"),
     };
     let mut failure = Failure::new(Kind::Ambiguous, message);
     for candidate in candidates.iter().take(MAX_CANDIDATES_SHOWN) {

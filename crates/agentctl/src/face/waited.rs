@@ -51,10 +51,10 @@ pub fn wait_remark(progress: &Progress<'_>) -> Option<String> {
         Progress::Unknown(session) => {
             let why = session_reason(session).unwrap_or_else(|| "no source says".to_owned());
             let name = session_name(session);
-            Some(format!("what {name} does is unknown ({why}): waiting goes on"))
+            Some(format!("the status of {name} is unknown ({why}); still waiting"))
         }
-        Progress::NeedsHuman(session) => Some(format!("{}: waiting goes on", needs_human(session))),
-        Progress::Paced(why) => Some(format!("{why}: looking once a second instead")),
+        Progress::NeedsHuman(session) => Some(format!("{}; still waiting", needs_human(session))),
+        Progress::Paced(why) => Some(format!("{why}: checking once a second instead")),
     }
 }
 
@@ -105,10 +105,10 @@ fn timed_out(document: &WaitDocument, request: &WaitRequest) -> Failure {
     let is_open = |row: &&SessionVerdict| row.verdict == WaitVerdict::Pending;
     let open = document.verdicts.iter().filter(is_open).map(|row| match row.status {
         Some(status) => format!("{} is {}", id_or_pid(row.id.as_deref(), row.pid), status.word()),
-        None => "one could not be looked at".to_owned(),
+        None => "a session could not be read".to_owned(),
     });
     let open: Vec<String> = open.collect();
     let after = std::time::Duration::from_millis(request.timeout_ms.unwrap_or_default());
-    let message = format!("gave up after {} s: {}", after.as_secs_f64(), open.join(", "));
+    let message = format!("timed out after {} s: {}", after.as_secs_f64(), open.join(", "));
     Failure::new(Kind::TimedOut, message)
 }

@@ -55,10 +55,11 @@ pub(super) fn check_caller(names: &OwnNames, request: &Request) -> Result<(), Re
     let headers = request.headers();
     let host = single_value(headers, &header::HOST);
     if !host.is_some_and(|host| names.contain(host)) || request.uri().authority().is_some() {
-        let reason = "this is not the host you are looking for";
+        let reason = "unknown host";
         return Err(Refusal::new(StatusCode::FORBIDDEN, reason));
     }
-    let other_origin = || Refusal::new(StatusCode::FORBIDDEN, "not for pages from elsewhere");
+    let other_origin =
+        || Refusal::new(StatusCode::FORBIDDEN, "requests from other web pages are refused");
     if headers.contains_key(header::ORIGIN) {
         let origin = single_value(headers, &header::ORIGIN);
         let name = origin.and_then(|origin| origin.strip_prefix("http://"));

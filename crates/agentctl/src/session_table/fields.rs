@@ -82,25 +82,25 @@ impl ListRow for SessionRow {
     ];
 
     const COLUMNS: &'static [Column] = &[
-        Column::new("NAME", "name").cut(Cut::Right).dropped(6).optional(),
+        Column::new("NAME", "name").cut(Cut::Right).dropped(1).optional(),
         Column::new("STATUS", "status"),
-        Column::new("AGENT", "agent").dropped(1),
+        Column::new("AGENT", "agent").dropped(2),
         Column::new("ID", "short_id"),
-        Column::new("ACTIVE", "active").dropped(2),
+        Column::new("ACTIVE", "active").dropped(4),
         Column::new("DIRECTORY", "directory").cut(Cut::Path).dropped(3),
         Column::new("WHAT", "what").cut(Cut::Right),
     ];
 
     const WIDE_COLUMNS: &'static [Column] = &[
-        Column::new("NAME", "name").cut(Cut::Right).dropped(6).optional(),
+        Column::new("NAME", "name").cut(Cut::Right).dropped(1).optional(),
         Column::new("STATUS", "status"),
-        Column::new("AGENT", "agent").dropped(1),
+        Column::new("AGENT", "agent").dropped(2),
         Column::new("ID", "short_id"),
-        Column::new("ACTIVE", "active").dropped(2),
+        Column::new("ACTIVE", "active").dropped(4),
         Column::new("GROUP", "group").cut(Cut::Right).dropped(7),
         Column::new("MODEL", "model").cut(Cut::Right).dropped(8),
-        Column::new("PID", "pid").dropped(5),
-        Column::new("STARTED", "started").dropped(4),
+        Column::new("PID", "pid").dropped(6),
+        Column::new("STARTED", "started").dropped(5),
         Column::new("DIRECTORY", "directory").cut(Cut::Path).dropped(3),
         Column::new("WHAT", "what").cut(Cut::Right),
     ];
@@ -116,8 +116,14 @@ impl ListRow for SessionRow {
         id.or_else(|| self.session.pid.map(|pid| pid.to_string()))
     }
 
+    const PAINTED: &'static str = "status";
+
     fn style(&self, _: &RowContext<'_>) -> Style {
         Ui::status_style(self.session.status)
+    }
+
+    fn mark(&self) -> &'static str {
+        if self.session.status == Status::Waiting { "! " } else { "" }
     }
 
     fn document(&self) -> &impl Serialize {

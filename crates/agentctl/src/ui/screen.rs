@@ -3,8 +3,9 @@
 //! Lines are read key by key without echo. Ctrl-C and Ctrl-Z stay signals. The terminal is restored when the screen is
 //! dropped, on SIGINT, SIGTERM and SIGHUP, on a panic, and while the process is suspended.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,6 +33,10 @@ pub struct Screen {
 
 /// The terminal, and its settings before the screen was entered.
 struct Terminal {
+    /// The terminal that keys are read from.
+    input: OwnedFd,
+    /// The terminal that lines are drawn on.
+    output: File,
     before: Option<Termios>,
     is_entered: Mutex<bool>,
     /// The terminal has another size or was cleared since the last frame.
@@ -39,12 +44,19 @@ struct Terminal {
 }
 
 impl Screen {
-    /// Enters the alternate screen.
+    /// Enters the alternate screen of the terminal on stdout, with the keys of stdin.
     pub fn open(calls: ScreenCalls) -> io::Result<Self> {
+        let input = io::stdin().as_fd().try_clone_to_owned()?;
+        Self::open_on(input, File::from(io::stdout().as_fd().try_clone_to_owned()?), calls)
+    }
+
+    fn open_on(input: OwnedFd, output: File, calls: ScreenCalls) -> io::Result<Self> {
         // Without a terminal on stdin there are no keys.
-        let before = if io::stdin().is_terminal() { tcgetattr(io::stdin()).ok() } else { None };
+        let before = if input.is_terminal() { tcgetattr(&input).ok() } else { None };
         let has_keys = before.is_some();
         let terminal = Arc::new(Terminal {
+            input,
+            output,
             before,
             is_entered: Mutex::new(false),
             is_stale: AtomicBool::new(true),
@@ -55,7 +67,8 @@ impl Screen {
         restore_on_panic(&terminal);
         terminal.enter();
         if has_keys {
-            std::thread::spawn(move || read_keys(&calls));
+            let terminal = Arc::clone(&terminal);
+            std::thread::spawn(move || read_keys(terminal.input.as_fd(), &calls));
         }
         Ok(Self { terminal })
     }
@@ -69,9 +82,7 @@ impl Screen {
         if !*is_entered {
             return Ok(());
         }
-        let mut out = io::stdout().lock();
-        out.write_all(frame.as_bytes())?;
-        out.flush()
+        (&self.terminal.output).write_all(frame.as_bytes())
     }
 
     /// Says whether the last frame is no longer what the terminal shows, and forgets that.
@@ -83,7 +94,7 @@ impl Screen {
     /// Returns the number of lines of the terminal.
     #[must_use]
     pub fn height(&self) -> usize {
-        let size = tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_row));
+        let size = tcgetwinsize(&self.terminal.output).ok().map(|size| usize::from(size.ws_row));
         size.filter(|rows| *rows > 0).unwrap_or(24)
     }
 }
@@ -105,10 +116,10 @@ impl Terminal {
             let mut without_lines = before.clone();
             without_lines.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             // Without these settings only the keys are missing.
-            let _unset = tcsetattr(io::stdin(), OptionalActions::Now, &without_lines);
+            let _unset = tcsetattr(&self.input, OptionalActions::Now, &without_lines);
         }
         *is_entered = true;
-        write_now(ENTER);
+        self.write_now(ENTER);
     }
 
     fn leave(&self) {
@@ -116,17 +127,16 @@ impl Terminal {
         if !std::mem::take(&mut *is_entered) {
             return;
         }
-        write_now(LEAVE);
+        self.write_now(LEAVE);
         if let Some(before) = &self.before {
-            let _unset = tcsetattr(io::stdin(), OptionalActions::Now, before);
+            let _unset = tcsetattr(&self.input, OptionalActions::Now, before);
         }
     }
-}
 
-/// Writes to the terminal. Errors are ignored: a terminal that is gone needs no restoring.
-fn write_now(bytes: &[u8]) {
-    let mut out = io::stdout().lock();
-    let _gone = out.write_all(bytes).and_then(|()| out.flush());
+    /// Writes to the terminal. Errors are ignored: a terminal that is gone needs no restoring.
+    fn write_now(&self, bytes: &[u8]) {
+        let _gone = (&self.output).write_all(bytes);
+    }
 }
 
 fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io::Result<()> {
@@ -169,12 +179,13 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
     Ok(())
 }
 
-/// Restores the terminal before a panic of the main thread is reported.
+/// Restores the terminal before a panic of the thread that opened the screen is reported.
 fn restore_on_panic(terminal: &Arc<Terminal>) {
     let terminal = Arc::clone(terminal);
+    let owner = std::thread::current().id();
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        if std::thread::current().name() == Some("main") {
+        if std::thread::current().id() == owner {
             terminal.leave();
         }
         report(info);
@@ -182,9 +193,7 @@ fn restore_on_panic(terminal: &Arc<Terminal>) {
 }
 
 /// Reads keys until the user leaves.
-fn read_keys(calls: &ScreenCalls) {
-    let stdin = io::stdin();
-    let fd = stdin.as_fd();
+fn read_keys(fd: BorrowedFd<'_>, calls: &ScreenCalls) {
     let mut keys = [0; 64];
     loop {
         let mut fds = [PollFd::new(&fd, PollFlags::IN)];
@@ -200,5 +209,54 @@ fn read_keys(calls: &ScreenCalls) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    /// Returns everything that was written to a terminal.
+    fn written(controller: OwnedFd) -> String {
+        let mut reader = File::from(controller);
+        let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        loop {
+            let mut fds = [PollFd::new(&reader, PollFlags::IN)];
+            if poll(&mut fds, Some(&now)).expect("polled") == 0 {
+                return String::from_utf8(said).expect("UTF-8");
+            }
+            let read = reader.read(&mut chunk).expect("read");
+            said.extend_from_slice(&chunk[..read]);
+        }
+    }
+
+    #[test]
+    fn a_panic_leaves_the_terminal_as_it_was() {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&controller).expect("granted");
+        unlockpt(&controller).expect("unlocked");
+        let name = ptsname(&controller, Vec::new()).expect("a name");
+        let side = File::options().read(true).write(true).open(name.to_str().expect("UTF-8"));
+        let side = side.expect("opened");
+        let modes = |side: &File| tcgetattr(side).expect("settings").local_modes;
+        let before = modes(&side);
+        let calls = ScreenCalls { leave: Box::new(|| {}), redraw: Box::new(|| {}) };
+        let clone = || side.try_clone().expect("cloned");
+        let screen = Screen::open_on(clone().into(), clone(), calls).expect("entered");
+        screen.draw(&["a row".to_owned()]).expect("drawn");
+        assert_ne!(modes(&side), before, "keys are read one by one");
+        // The screen is not dropped by the panic: only the hook restores the terminal.
+        let panicked = std::panic::catch_unwind(|| panic!("a bug in a redraw"));
+        assert!(panicked.is_err());
+        assert_eq!(modes(&side), before);
+        let said = written(controller);
+        assert!(said.starts_with("\x1b[?1049h") && said.contains("a row"), "{said:?}");
+        assert!(said.ends_with("\x1b[?25h\x1b[?1049l"), "{said:?}");
+        drop(screen);
     }
 }

@@ -62,6 +62,12 @@ fn an_ended_session_is_opened_by_its_agent_in_its_directory_and_home() {
         let refused = home.run(&["attach", ID]);
         assert_eq!((refused.code, ran(&home)), (Some(5), None), "{refused:?}");
         assert!(refused.stderr.contains("needs a terminal"), "{refused:?}");
+        // Nor with a broken setting of launches, which `resume` refuses too.
+        let roots = format!("[roots]\nclaude-code = [\"{root}\"]");
+        configure(&home, &[], &format!("permissions = \"everything\"\n{roots}"));
+        let (code, _terminal) = on_terminal(&home, &["attach", ID], &[]);
+        assert_eq!((code, ran(&home)), (Some(1), None));
+        configure(&home, &[], &roots);
         let (code, _terminal) = on_terminal(&home, &["attach", ID], &[]);
         assert_eq!(code, Some(0));
         let w = folder(&home, "w");

@@ -405,9 +405,7 @@ fn two_processes_on_one_session_are_one_row() {
         expected.sort_unstable();
         assert_eq!(pids, expected);
         assert!(
-            row["notes"][0]
-                .as_str()
-                .is_some_and(|n| n.starts_with("2 processes serve this session"))
+            row["notes"][0].as_str().is_some_and(|n| n.starts_with("2 processes run this session"))
         );
         assert_list_equals_status(&claude.home);
     });

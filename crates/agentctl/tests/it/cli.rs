@@ -73,7 +73,7 @@ fn no_match_and_several_matches_exit_4_with_what_to_do() {
         let several = home.run(&["why", "01a1de2c"]);
         assert_eq!(several.code, Some(4));
         assert!(
-            several.stderr.contains("fits 7 sessions")
+            several.stderr.contains("matches 7 sessions")
                 && several.stderr.contains("codex:01a1de2c-907e"),
             "{}",
             several.stderr
@@ -147,7 +147,7 @@ fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
             (&["list", "--adapter", "cursor"], "no adapter of that name", "adapters: claude-code"),
             (&["list", "--sort", "size"], "there is no key `size`", "hint: keys: id, "),
             (&["list", "--status", "sleeping"], "invalid value", "[possible values: waiting"),
-            (&["lst"], "unrecognized subcommand", "tip: some similar subcommands"),
+            (&["lst"], "there is no command `lst`", "hint: did you mean `agentctl list`"),
             (&["schema", "nonsense"], "no schema named", "hint: schemas: adapters"),
         ] {
             let output = home.run(args);
@@ -256,14 +256,14 @@ fn doctor_adapters_man_and_completions_answer() {
         let adapters = home.run(&["adapters", "--json"]).json()["adapters"].clone();
         let known = agentctl_core::adapters::ALL.len();
         assert_eq!(adapters.as_array().map(Vec::len), Some(known));
-        assert!(home.run(&["man"]).stdout.contains(".TH agentctl"));
+        assert!(home.run(&["man"]).stdout.contains(".TH AGENTCTL 1 "));
         for shell in ["bash", "zsh", "fish"] {
             assert!(home.run(&["completions", shell]).stdout.contains("agentctl"));
         }
         assert!(
             home.run(&["why", "45454545"])
                 .stdout
-                .contains("is stopped: no process serves it and its last turn is complete")
+                .contains("is stopped: no process runs it, and its last turn is complete")
         );
     });
 }

@@ -45,8 +45,9 @@ fn the_page_lists_every_key_with_its_type_and_default() {
 }
 
 #[test]
-fn the_page_lists_every_variable() {
-    let page = page();
+fn the_pages_list_every_variable() {
+    let hooks = crate::source::workspace().join("docs/HOOKS.md");
+    let page = page() + &std::fs::read_to_string(hooks).expect("readable");
     let marks = crate::source::workspace().join("crates/agentctl-core/src/marks.rs");
     let marks = std::fs::read_to_string(marks).expect("readable");
     let own: Vec<&str> = marks.split('"').filter(|text| text.starts_with("AGENTCTL_")).collect();
@@ -55,7 +56,10 @@ fn the_page_lists_every_variable() {
     let agents = adapters.flat_map(|variables| variables.answers.iter().chain(variables.launch));
     let bases = agentctl_core::host::BASE_DIRECTORIES;
     for name in own.into_iter().chain(agents.copied()).chain(bases) {
-        assert!(page.contains(&format!("`{name}`")), "docs/CONFIGURATION.md lacks {name}");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "docs/CONFIGURATION.md and docs/HOOKS.md lack {name}"
+        );
     }
     for word in page.split('`').skip(1).step_by(2).filter(|word| word.starts_with("AGENTCTL_")) {
         assert!(marks.contains(&format!("\"{word}\"")), "{word} is not a variable of agentctl");
@@ -129,14 +133,20 @@ fn an_answer_that_may_lack_a_source_has_exit_code_3() {
             let listed = with(&home, config, &["list"]);
             assert_eq!(listed.code, Some(3), "{config}{}", listed.stderr);
             assert_said(&listed, &["config.toml line "]);
+            assert_eq!(listed.stderr.matches("config.toml").count(), 1, "{}", listed.stderr);
+            let faults = home.run(&["list", "--json"]).json()["faults"].clone();
+            assert_eq!(faults[0]["adapter"], "agentctl", "{config}{faults}");
+            let said = faults[0]["message"].as_str().expect("a message");
+            assert!(said.contains("config.toml line "), "{said}");
             for args in [&["status", "nosuchsession"][..], &["name", "nosuchsession", "night"]] {
                 let absent = home.run(args);
                 assert_eq!(absent.code, Some(3), "{args:?} {config}{}", absent.stderr);
                 assert_said(&absent, &["no session matches", "not every source is known"]);
             }
         }
-        let listed = with(&home, "modle = \"opus\"\n", &["list"]);
+        let listed = with(&home, "modle = \"opus\"\n", &["list", "--json"]);
         assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+        assert_eq!(listed.json()["faults"], serde_json::json!([]));
     });
 }
 
@@ -148,8 +158,11 @@ fn a_command_that_would_act_on_a_broken_setting_refuses() {
         for (config, key) in [
             ("permissions = \"edit\"\n", "line 1: permissions: `edit` is not one of its values"),
             ("modle = \"opus\"\n", "line 1: modle: unknown key"),
-            ("[hooks]\non_complete = \"true\"\n", "line 2: hooks.on_complete: a list of texts"),
-            ("[deadline]\nlaunch = 5\n", "line 2: deadline.launch: a span belongs here"),
+            (
+                "[hooks]\non_complete = \"true\"\n",
+                "line 2: hooks.on_complete: expected a list of texts",
+            ),
+            ("[deadline]\nlaunch = 5\n", "line 2: deadline.launch: expected a span"),
             ("[runs]\nkeep = \"for ever\"\n", "line 2: runs.keep: `for ever` is not a span"),
             ("[[[\n", "line 1: it is not valid TOML"),
         ] {
@@ -160,7 +173,7 @@ fn a_command_that_would_act_on_a_broken_setting_refuses() {
         for (config, key) in [
             ("[[webhooks]]\nname = \"x\"\n", "[[webhooks]] 1: url: it is missing"),
             ("[notify]\non = [\"lunch\"]\n", "line 2: notify.on: `lunch` is no type of event"),
-            ("[metrics]\ntoken = 5\n", "line 2: metrics.token: a text in quotes"),
+            ("[metrics]\ntoken = 5\n", "line 2: metrics.token: expected a text in quotes"),
         ] {
             for args in [
                 &["daemon", "run"][..],
@@ -225,10 +238,7 @@ fn config_check_names_file_line_key_and_the_key_that_was_meant() {
         let check = ["config", "check"];
         for (config, words) in [
             ("\nmodle = \"opus\"\n", &["line 2: modle: unknown key", "did you mean `model`?"][..]),
-            (
-                "model = 5\n",
-                &["line 1: model: a text in quotes belongs here, and this is a number"],
-            ),
+            ("model = 5\n", &["line 1: model: expected a text in quotes, found a number"]),
             ("[roots]\ncodx = []\n", &["line 2: roots.codx: there is no such", "mean `codex`?"]),
             ("adapter = \"emacs\"\n", &["line 1: adapter: `emacs`: there is no such adapter"]),
             ("[webhooks]\nurl = \"x\"\n", &["line 1: webhooks: write it as [[webhooks]]"]),
@@ -293,6 +303,12 @@ fn config_show_tells_where_each_setting_comes_from_and_hides_secrets() {
         assert_eq!(setting("[[openclaw.gateways]] 1: url").0, "wss://gate.example");
         assert_eq!(setting("metrics.listen"), ("127.0.0.1:9200", "default", None));
         assert_eq!(setting("CODEX_HOME").1, "environment");
+        let notify = |more: &str| {
+            let config = format!("[notify]\n{more}");
+            with(&home, &config, &["config", "show"]).stdout.contains("notify.command")
+        };
+        assert!(notify("") && notify("command = [\"/bin/true\"]\ndesktop = false\n"));
+        assert!(!notify("desktop = false\n"), "the desktop's program is not run");
         let path = home.run(&["config", "path"]);
         assert_eq!(path.stdout.trim_end(), home.at(CONFIG).to_string_lossy());
     });
@@ -306,7 +322,7 @@ fn a_webhook_without_its_secret_is_reported_when_the_daemon_starts() {
         configure(&home, &[], config);
         let started = home.run(&["daemon", "start"]);
         assert_eq!(started.code, Some(0), "{}", started.stderr);
-        assert_said(&started, &["webhook ops: NO_SUCH_SECRET is not set"]);
+        assert_said(&started, &["webhook ops: environment variable NO_SUCH_SECRET is not set"]);
         assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
     });
 }

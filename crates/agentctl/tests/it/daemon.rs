@@ -191,7 +191,7 @@ fn of_fifty_concurrent_starts_one_daemon_serves_and_all_connect_to_it() {
         });
         assert_eq!(only, [pid]);
         let refused = home.run(&["daemon", "run"]);
-        assert_eq!((refused.code, refused.stderr.contains("runs already")), (Some(5), true));
+        assert_eq!((refused.code, refused.stderr.contains("already running")), (Some(5), true));
         assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
         assert_eq!(daemons(), [0_u32; 0], "`stop` returns after the end of the daemon");
         assert_eq!(home.run(&["daemon", "status"]).code, Some(1));

@@ -161,11 +161,31 @@ fn the_guided_demo_cleans_up_after_itself_and_nothing_else() {
             assert!(shown.stdout.contains(status), "{status} is missing:\n{}", shown.stdout);
         }
         assert_eq!(home.run(&["list", "-a", "--json"]).sessions().len(), 7);
+        assert!(shown.stdout.starts_with("NAME"), "{}", shown.stdout);
+        assert!(shown.stderr.contains("agentctl why site "), "{}", shown.stderr);
+        let site = home.run(&["status", "site", "--json"]).json();
+        assert_eq!((&site["name"], &site["status"]), (&"site".into(), &"waiting".into()));
         let cleaned = home.run(&["demo", "--clean"]);
         assert_eq!(cleaned.code, Some(0), "{}", cleaned.stderr);
         let left = home.run(&["list", "-a", "--json"]).sessions();
         assert_eq!(left.iter().map(|s| s["id"].clone()).collect::<Vec<_>>(), ["mine"]);
         assert!(!home.path().join(".local/share/agentctl-demo/scratch").exists());
+        assert_eq!(home.run(&["status", "site"]).code, Some(4), "the name is gone");
         drop(own);
+    });
+}
+
+#[test]
+fn the_guided_demo_leaves_the_name_of_a_live_session_alone() {
+    sandboxed(|| {
+        let home = home();
+        let _own = start(&home, "mine", &["--stay", "-p", "x [[say:hello]]"]);
+        until(&home, "mine", |s| s["status"] == "idle");
+        assert_eq!(home.run(&["name", "mine", "site"]).code, Some(0));
+        let shown = home.run(&["demo"]);
+        assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+        assert_eq!(home.run(&["status", "site", "--json"]).json()["id"], "mine");
+        assert_eq!(home.run(&["demo", "--clean"]).code, Some(0));
+        assert_eq!(home.run(&["status", "site", "--json"]).json()["id"], "mine");
     });
 }

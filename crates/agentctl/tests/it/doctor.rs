@@ -54,12 +54,15 @@ fn homes_secrets_and_programs_that_are_not_there_are_reported_with_a_fix() {
         assert!(check(&home, "config", "roots.codex").1.ends_with("is not a directory"));
         let ops = check(&home, "config", "webhook ops");
         assert_eq!(ops.0, "failed");
-        assert!(ops.1.contains("NO_SUCH is not set"), "{ops:?}");
+        assert!(ops.1.contains("environment variable NO_SUCH is not set"), "{ops:?}");
         let log = check(&home, "config", "webhook log");
         assert!(log.0 == "failed" && log.1.contains("none cannot be read"), "{log:?}");
         for name in ["gateway work", "metrics"] {
             let token = check(&home, "config", name);
-            assert_eq!((token.0.as_str(), token.1.as_str()), ("failed", "NO_TOKEN is not set"));
+            assert_eq!(
+                (token.0.as_str(), token.1.as_str()),
+                ("failed", "environment variable NO_TOKEN is not set")
+            );
         }
         home.set("PATH", home.path().join("bin").to_string_lossy());
         let notify = check(&home, "config", "notify");
@@ -109,9 +112,16 @@ fn the_daemon_completions_and_limits_are_checked() {
         home.set("SHELL", "/usr/bin/bash");
         let absent = check(&home, "shell", "completions for bash");
         assert_eq!(absent.0, "absent");
-        assert!(absent.2.contains("agentctl completions bash > ~/.local/share/bash-completion"));
+        assert!(absent.2.contains("echo 'source <(agentctl completions bash)' >> ~/.bashrc"));
+        home.write(".bashrc", "alias a=agentctl\n");
+        assert_eq!(check(&home, "shell", "completions for bash").0, "absent");
         home.write(".bashrc", "source <(agentctl completions bash)\n");
         assert_eq!(check(&home, "shell", "completions for bash").0, "ok");
+        home.set("SHELL", "/bin/zsh");
+        home.write(".zfunc/_agentctl", "");
+        assert_eq!(check(&home, "shell", "completions for zsh").0, "absent", "not in fpath");
+        home.write(".zshrc", "fpath=(~/.zfunc $fpath)\n");
+        assert_eq!(check(&home, "shell", "completions for zsh").0, "ok");
         home.set("SHELL", "/usr/bin/fish");
         assert_eq!(check(&home, "shell", "completions for fish").0, "absent");
         home.write(".config/fish/completions/agentctl.fish", "");

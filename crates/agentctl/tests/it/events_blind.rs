@@ -42,7 +42,7 @@ fn at_a_kernel_limit_it_polls_and_names_the_limit() {
             let stream = Stream::from(&mut home.command(&["events"]));
             let said = eventually("it is said", || Some(stream.said()).filter(|s| !s.is_empty()));
             assert!(
-                said.contains("changes may be seen late: no file events are to be had"),
+                said.contains("changes may be seen late: file events are not available"),
                 "{said}"
             );
             assert!(said.contains(&limit(what, count)), "{said}");

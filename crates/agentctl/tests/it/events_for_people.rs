@@ -31,7 +31,7 @@ fn on_a_terminal_an_event_is_one_line_for_people() {
             let id = launch(&home, directory, "paint it [[ask:Which colour?]]", &[]);
             let line = eventually("it waits", || {
                 let said = said.lock().expect("whole").clone();
-                let waits = |line: &&str| line.contains("waiting") && line.contains(&id[..13]);
+                let waits = |line: &&str| line.contains("waiting") && line.contains(&id[..8]);
                 said.lines().find(waits).map(str::to_owned)
             });
             let clock = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == ':');
@@ -40,7 +40,8 @@ fn on_a_terminal_an_event_is_one_line_for_people() {
             } else {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 assert!(clock(words[0]), "{line}");
-                assert_eq!(words[1..5], ["waiting", "demo", &id[..13], "~/people"], "{line}");
+                assert_eq!(words[1..5], ["waiting", "demo", &id[..8], "~/people"], "{line}");
+                assert_eq!(home.run(&["status", words[3]]).code, Some(0), "the id can be typed");
                 assert!(line.contains("question: Which"), "{line}");
                 assert!(line.chars().count() <= 70, "{line}");
             }

@@ -133,7 +133,7 @@ fn there_is_one_fuse_per_target_and_label() {
         let other = done(&home.run(&["fuse", "set", "--label", "lunch"]));
         assert_eq!(fuses(&home).len(), 3);
         let again = home.run(&["fuse", "set", "./w/../w", "--label", " lunch ", "--ttl", "1h"]);
-        assert!(again.stderr.contains("takes the place of one set"), "{}", again.stderr);
+        assert!(again.stderr.contains("replaced the fuse that was set"), "{}", again.stderr);
         let again = done(&again);
         let ids: Vec<Value> = fuses(&home).iter().map(|f| f["id"].clone()).collect();
         assert!(!ids.contains(&lunch.as_str().into()), "it was replaced");
@@ -193,13 +193,13 @@ fn wrong_input_is_reported_in_one_sentence() {
         home.write("w/hook.sh", "#!/bin/sh\n");
         let endless = "x".repeat(3000);
         for (args, code, words) in [
-            (&["fuse", "set", "w", "--ttl", "0s"][..], 2, "no time at all"),
+            (&["fuse", "set", "w", "--ttl", "0s"][..], 2, "longer than zero"),
             (&["fuse", "set", "w", "--ttl", "soon"], 2, "is not a span"),
-            (&["fuse", "set", "w", "--ttl", "300000000w"], 2, "--ttl: no calendar reaches"),
+            (&["fuse", "set", "w", "--ttl", "300000000w"], 2, "--ttl: the date is too far"),
             (&["fuse", "set", "w", "--ttl", "99999999999999w"], 2, "is not a span"),
-            (&["fuse", "set", "w", "--idle", "300000000w"], 2, "--idle: no calendar reaches"),
-            (&["fuse", "set", "w", "--max-cost", "0"], 2, "above nothing"),
-            (&["fuse", "set", "w", "--max-cost", "inf"], 2, "above nothing"),
+            (&["fuse", "set", "w", "--idle", "300000000w"], 2, "--idle: the date is too far"),
+            (&["fuse", "set", "w", "--max-cost", "0"], 2, "above 0"),
+            (&["fuse", "set", "w", "--max-cost", "inf"], 2, "above 0"),
             (&["fuse", "set", "w", "--on-expire", "explode"], 2, "write event, stop, run:COMMAND"),
             (&["fuse", "set", "w", "--on-expire", "run:"], 2, "empty"),
             (&["fuse", "set", "w", "--on-expire", "run:sh -c 'x"], 2, "does not end"),
@@ -275,7 +275,7 @@ fn an_unreadable_fuse_is_a_fault_and_hides_no_other() {
         assert_eq!((answer.code, rows(&answer).len()), (Some(3), 1), "{}", answer.stderr);
         let fault = &answer.json()["faults"][0];
         assert_eq!((&fault["adapter"], &fault["code"]), (&"agentctl".into(), &"unreadable".into()));
-        assert!(answer.stderr.contains("is no fuse we can read"), "{}", answer.stderr);
+        assert!(answer.stderr.contains("is not a readable fuse"), "{}", answer.stderr);
         // The unreadable fuse can be cancelled and set again.
         done(&home.run(&["fuse", "cancel", "w"]));
         assert_eq!((fuses(&home).len(), broken.exists()), (1, false));

@@ -314,7 +314,7 @@ fn a_command_runs_in_the_directory_with_the_facts_of_the_fuse() {
             let found = log.iter().find(|(_, text)| text.contains(words));
             found.unwrap_or_else(|| panic!("nothing about {words} in {log:?}"))
         };
-        assert_eq!(about("it exited with 3; it said: oh no").0, Weight::Warning);
+        assert_eq!(about("it exited with 3; output: oh no").0, Weight::Warning);
         assert_eq!(about("told first one").0, Weight::Note);
         assert_eq!(about("it is not taken").0, Weight::Warning);
         assert!(log.iter().all(|(_, text)| text.len() < 5000), "what it says is capped");
@@ -478,20 +478,20 @@ fn an_interrupted_fuse_is_resumed_and_its_command_is_not_repeated() {
         first.wait().expect("reaped");
         let row = fuses(&home).remove(0);
         assert_eq!((&row["state"], &row["cause"]), (&"interrupted".into(), &"ttl".into()));
-        assert!(row["note"].as_str().is_some_and(|n| n.contains("not repeated")), "{row}");
+        assert!(row["note"].as_str().is_some_and(|n| n.contains("not run again")), "{row}");
         assert!(lives(&home, &session), "it had not come to that");
 
         let next = Awake::start(&home, hours_later);
         until_stopped(&home, &session);
-        next.until_said("was interrupted and is taken up again");
-        next.until_said("it is not repeated");
+        next.until_said("was interrupted and continues");
+        next.until_said("it is not run again");
         eventually("it has done the rest", || (runs() == "begun\nafter\n").then_some(()));
         assert!(next.fuses.stop(LIMIT));
         assert_eq!(fired(&next.events().pop().expect("told again")), id);
         // It is shown until the user cancels it, and is not fired again.
         let shown = home.run(&["fuses"]);
         assert!(shown.stdout.contains("interrupted"), "{}", shown.stdout);
-        assert!(shown.stderr.contains("slow` was cut short"), "{}", shown.stderr);
+        assert!(shown.stderr.contains("slow` was interrupted"), "{}", shown.stderr);
         assert_eq!(Awake::start(&home, hours_later).look_and_end(&home), []);
         assert_eq!(home.run(&["fuse", "cancel", "w"]).code, Some(0));
         assert!(fuses(&home).is_empty());

@@ -28,7 +28,7 @@ fn a_lock_has_the_name_of_the_password_database_without_user() {
         let refused = home.run(&["launch", "demo", "-p", "x", "--cwd", "w"]);
         assert_fails(&refused, 5, &[&format!("locked by {name}"), "`agentctl unlock ~/w` removes"]);
         let again = home.run(&["lock", "w"]);
-        assert_fails(&again, 5, &["is locked already", "`agentctl unlock ~/w` removes"]);
+        assert_fails(&again, 5, &["is already locked", "`agentctl unlock ~/w` removes"]);
     });
 }
 
@@ -39,7 +39,7 @@ fn a_hook_without_its_program_is_refused_before_the_launch() {
         for flag in ["--on-complete", "--on-create"] {
             let refused = home.run(&["launch", "demo", "-p", "x", flag, "/no/such/program"]);
             let hook = format!("the {} hook: `/no/such/program` is not a program", &flag[2..]);
-            assert_fails(&refused, 1, &["nothing is launched", &hook, "sh -c"]);
+            assert_fails(&refused, 1, &["nothing was launched", &hook, "sh -c"]);
         }
         crate::configure(&home, &[], "[hooks]\non_complete = [\"no-such-program\"]\n");
         let refused = home.run(&["launch", "demo", "-p", "x"]);

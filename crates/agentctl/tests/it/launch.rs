@@ -266,9 +266,9 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
             assert!(home.run(&["list", "--json"]).sessions().is_empty(), "{what}");
         };
         script(&home, "claude", "echo 'Error: something is amiss' >&2; exit 3");
-        fails("dies at once", "ended at once (exit 3): Error: something is amiss");
+        fails("dies at once", "exited immediately (exit 3): Error: something is amiss");
         script(&home, "claude", "kill -9 $$");
-        fails("is killed", "(signal 9): it said nothing");
+        fails("is killed", "(signal 9): no output");
         let program = home.path().join("bin/claude");
         fs::remove_file(&program).expect("removed");
         home.write("bin/claude", "#!/nonexistent/interpreter\n");
@@ -279,7 +279,7 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
         script(&home, "claude", "echo thinking >&2; (setsid sleep 600 &); sleep 600");
         fails(
             "says nothing that counts",
-            "did not tell its session within 10000 ms and was ended: thinking",
+            "did not report a session id within 10000 ms and was stopped: thinking",
         );
         crate::configure(&home, &[("launch", "1s")], "");
         script(
@@ -287,7 +287,7 @@ fn an_agent_that_dies_or_is_silent_leaves_nothing_running() {
             "claude",
             "printf '{\"type\":\"system\",\"subtype\":\"init\",\"session_id\"'; sleep 600",
         );
-        fails("stops in the middle of a line", "did not tell its session");
+        fails("stops in the middle of a line", "did not report a session id");
         assert!(runs(&home).iter().all(|r| r["session"].is_null() || !r["ended_at"].is_null()));
     });
 }

@@ -113,7 +113,7 @@ fn the_holder_of_a_directory_is_named_and_force_enters() {
         held.lock().expect("held");
         let refused = home.run(&["launch", "demo", "-p", "x", "--cwd", &cwd]);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
-        let me = format!("held by pid {}", std::process::id());
+        let me = format!("locked by pid {}", std::process::id());
         assert!(refused.stderr.contains(&me) && refused.stderr.contains("--force"), "{refused:?}");
         crate::configure(&home, &[], "");
         let forced = home.run(&["launch", "demo", "-p", "x", "--cwd", &cwd, "--force"]);
@@ -202,7 +202,7 @@ fn a_session_in_an_unread_home_is_not_waited_for() {
         let args = ["launch", "demo", "-p", prompt, "--env", &elsewhere, "--wait"];
         let waited = home.run(&args);
         assert_eq!(waited.code, Some(3), "{waited:?}");
-        assert!(waited.stderr.contains("cannot be looked at from here"), "{}", waited.stderr);
+        assert!(waited.stderr.contains("no source on this machine shows it"), "{}", waited.stderr);
     });
 }
 

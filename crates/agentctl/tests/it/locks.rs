@@ -255,9 +255,9 @@ fn wrong_lock_input_is_reported_in_one_sentence() {
             (&["lock", "nowhere"], 1, "there is no directory ~/nowhere"),
             (&["lock", "/etc/passwd"], 1, "/etc/passwd is not a directory"),
             (&["lock", ""], 2, "a value is required"),
-            (&["lock", "w", "--ttl", "0s"], 2, "locks nothing"),
+            (&["lock", "w", "--ttl", "0s"], 2, "longer than zero"),
             (&["lock", "w", "--ttl", "soon"], 2, "is not a span"),
-            (&["lock", "w", "--ttl", "300000000w"], 2, "no calendar reaches that far"),
+            (&["lock", "w", "--ttl", "300000000w"], 2, "the date is too far in the future"),
             (&["lock", "w", "--reason", &endless], 2, "longer than"),
         ] {
             let answer = home.run(args);
@@ -272,7 +272,7 @@ fn wrong_lock_input_is_reported_in_one_sentence() {
             let script = format!("rmdir {0} && exec {1} {command}", gone.display(), program());
             let answer: Output = sh(&home, &script, &gone).into();
             assert_eq!(answer.code, Some(1), "{}", answer.stderr);
-            assert!(answer.stderr.contains("the current directory is no more"));
+            assert!(answer.stderr.contains("the current directory no longer exists"));
         }
         assert!(locks(&home).is_empty());
     });
@@ -323,7 +323,7 @@ fn an_unreadable_lock_counts_and_is_reported() {
         assert_eq!(rows(&answer).len(), 1, "the other one is shown");
         let fault = &answer.json()["faults"][0];
         assert_eq!((&fault["adapter"], &fault["code"]), (&"agentctl".into(), &"unreadable".into()));
-        assert!(answer.stderr.contains("is no lock we can read"), "{}", answer.stderr);
+        assert!(answer.stderr.contains("is not a readable lock"), "{}", answer.stderr);
         assert_refused(&enter(&home, "w"), &["locked"]);
         assert_refused(&home.run(&["lock", "w"]), &["cannot be read"]);
         assert_done(&enter(&home, &folder(&home, "free")));

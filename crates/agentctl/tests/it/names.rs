@@ -270,3 +270,27 @@ fn events_of_the_past_have_the_words_of_today() {
         }
     });
 }
+
+#[test]
+fn of_launches_under_one_name_at_the_same_moment_one_succeeds() {
+    sandboxed(|| {
+        let home = home();
+        let launchers: Vec<_> = (0..6)
+            .map(|at| {
+                let cwd = folder(&home, &format!("w{at}"));
+                let args =
+                    ["launch", "demo", "-p", "x [[ask:go?]]", "--name", "same", "--cwd", &cwd];
+                let mut command = home.command(&args);
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts")
+            })
+            .collect();
+        let ends: Vec<_> =
+            launchers.into_iter().map(|child| child.wait_with_output().expect("ends")).collect();
+        let mut codes: Vec<Option<i32>> = ends.iter().map(|end| end.status.code()).collect();
+        codes.sort_unstable();
+        let refused = Some(5);
+        assert_eq!(codes, [Some(0), refused, refused, refused, refused, refused], "{ends:?}");
+        let named = home.run(&["list", "--format", "{name}"]).stdout;
+        assert_eq!(named, "same\n");
+    });
+}

@@ -150,7 +150,7 @@ fn events_and_the_watched_list_notify_their_terminal_on_request() {
         let said = |watching: &Watching| {
             String::from_utf8_lossy(&watching.said.lock().expect("whole")).into_owned()
         };
-        eventually("it listens", || said(&events).contains(&ready[..13]).then_some(()));
+        eventually("it listens", || said(&events).contains(&ready[..8]).then_some(()));
         let id = launch(&home, "w", "x [[ask:go?]]", &[]);
         for watching in [&bell, &events] {
             eventually("the terminal is notified", || {

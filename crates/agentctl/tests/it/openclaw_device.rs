@@ -259,7 +259,7 @@ fn an_option_that_a_server_does_not_support_is_reported() {
             |m: &str| gateway.world().asked.iter().filter(|(method, _)| method == m).count();
         assert_eq!((acted("sessions.create"), acted("sessions.send")), (0, 0));
         let stays = home.run(&[resume, &["--", "--agent", "other"]].concat());
-        assert!(stays.stderr.contains("cannot be heeded"), "{}", stays.stderr);
+        assert!(stays.stderr.contains("is not supported"), "{}", stays.stderr);
         configure(&home, &[], &table(&gateway, "admin = true\n"));
         assert_eq!(home.run(&[launch, &["--permissions", "bypass"]].concat()).code, Some(0));
         let world = gateway.world();

@@ -38,14 +38,22 @@ fn no_comment_sentence_begins_with_a_pronoun() {
 }
 
 /// The documents whose sentences are checked like comments.
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 16] = [
     "CONTRIBUTING.md",
+    "README.md",
     "SECURITY.md",
     "docs/ARCHITECTURE.md",
+    "docs/CONFIGURATION.md",
+    "docs/EVENTS.md",
+    "docs/FORMAT.md",
+    "docs/FUSES.md",
+    "docs/HOOKS.md",
     "docs/INVARIANTS.md",
     "docs/METRICS.md",
     "docs/PROTOCOL.md",
     "docs/ROOMS.md",
+    "docs/SCRIPTING.md",
+    "docs/STOPPING.md",
     "docs/WEBHOOKS.md",
 ];
 

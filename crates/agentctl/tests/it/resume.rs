@@ -58,7 +58,9 @@ fn a_served_session_is_not_resumed() {
             let refused = home.run(&args);
             assert_eq!((refused.code, refused.stdout.as_str()), (Some(5), ""), "{more:?}");
             assert!(
-                refused.stderr.contains(&format!("being served: pid {pid}")),
+                refused.stderr.contains(&format!(
+                    "is live (pid {pid}, running): cannot resume a running session"
+                )),
                 "{}",
                 refused.stderr
             );
@@ -110,7 +112,7 @@ fn a_message_counts_as_sent_only_when_the_record_holds_it() {
         script(&home, "claude", &format!("{init}; exit 0"));
         let lost = home.run(&["resume", id, "second"]);
         assert_eq!((lost.code, lost.stdout.as_str()), (Some(1), ""), "{}", lost.stderr);
-        assert!(lost.stderr.contains("the message is not in the record"), "{}", lost.stderr);
+        assert!(lost.stderr.contains("does not contain the message"), "{}", lost.stderr);
         // The agent stays and never writes the message: it is ended.
         script(&home, "claude", &format!("{init}; sleep 600"));
         crate::configure(&home, &[("launch", "600ms")], "");

@@ -59,7 +59,7 @@ fn an_agent_started_by_hand_is_stopped_for_good() {
         let again = home.run(&["stop", "victim"]);
         assert_eq!(
             (again.code, again.stdout.as_str()),
-            (Some(0), "demo victim was stopped already\n")
+            (Some(0), "demo victim was already stopped\n")
         );
         let told = home.run(&["stop", "victim", "--json"]);
         assert_eq!(told.code, Some(0));

@@ -129,7 +129,7 @@ fn a_hosted_session_is_interrupted_and_its_server_is_left_alone() {
         let said = home.run(&["stop", A]);
         assert_eq!(said.code, Some(0), "{said:?}");
         let told = format!(
-            "stopped codex {A}: its turn was interrupted; it rests in a shared server (pid {}) that also serves others (1 process it had started)\n",
+            "stopped codex {A}: its turn was interrupted; it stays idle in a server (pid {}) that other sessions share (1 process it had started)\n",
             server.pid()
         );
         assert_eq!(said.stdout, told);
@@ -144,7 +144,7 @@ fn a_hosted_session_is_interrupted_and_its_server_is_left_alone() {
 
         let again = home.run(&["stop", A]);
         assert!(
-            again.stdout.starts_with(&format!("codex {A} was at rest already; it rests")),
+            again.stdout.starts_with(&format!("codex {A} was already idle; it stays")),
             "{again:?}"
         );
         let told = home.run(&["stop", A, "--force", "--json"]);
@@ -173,7 +173,7 @@ fn a_server_that_ignores_the_request_is_reported() {
         let (server, tools) = hosted(&home, &socket);
         let said = home.run(&["stop", A, "--timeout", "3s"]);
         assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.stderr.contains("its turn goes on"), "{said:?}");
+        assert!(said.stderr.contains("its turn continues"), "{said:?}");
         assert!(!said.stdout.contains("stopped"), "{said:?}");
         assert!(lives(server.pid()) && tools.iter().all(|t| lives(*t)));
     });

@@ -161,6 +161,19 @@ fn a_directory_means_its_newest_session_and_a_live_one_first() {
 }
 
 #[test]
+fn the_bare_name_of_a_directory_is_answered_with_how_to_write_it() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:hi]]", &[]);
+        until_stopped(&home, &id);
+        let bare = home.run(&["status", "w"]);
+        assert_eq!(bare.code, Some(4));
+        assert!(bare.stderr.contains("write `./w` for the directory"), "{}", bare.stderr);
+        assert_eq!(home.run(&["status", "./w", "--json"]).json()["id"], id.as_str());
+    });
+}
+
+#[test]
 fn no_id_means_the_only_session_here() {
     sandboxed(|| {
         let home = home();

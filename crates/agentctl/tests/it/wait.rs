@@ -179,7 +179,7 @@ fn a_running_turn_is_waited_for_to_its_end() {
             assert_said(&said, code, line);
             // A short unknown status at the end is not reported; on a busy machine it may last longer than
             // the grace period.
-            let doubts = |line: &str| line.contains(&format!("what {id} does is unknown"));
+            let doubts = |line: &str| line.contains(&format!("the status of {id} is unknown"));
             assert!(said.stderr.lines().all(doubts), "{}", said.stderr);
         }
     });
@@ -251,7 +251,7 @@ fn the_timeout_may_pass_first() {
         until(&home, "one", "running");
         let said = home.run(&["wait", "one", "--timeout", "50ms"]);
         assert_said(&said, 124, "");
-        assert!(said.stderr.contains("gave up after 0.05 s: one is running"), "{}", said.stderr);
+        assert!(said.stderr.contains("timed out after 0.05 s: one is running"), "{}", said.stderr);
         let said = home.run(&["wait", "one", "--timeout", "0s", "--json"]);
         assert_eq!(said.code, Some(124), "{}", said.stderr);
         let document = said.json();
@@ -326,10 +326,10 @@ fn an_unknown_session_is_waited_for_and_reported() {
         let mut said = String::new();
         let stderr = waiter.0.stderr.take().expect("piped");
         let mut stderr = BufReader::new(stderr);
-        while !said.contains("what it does is unknown") {
+        while !said.contains("the status of it is unknown") {
             assert!(stderr.read_line(&mut said).expect("read") > 0, "{said}");
         }
-        assert!(said.contains("waiting goes on"), "{said}");
+        assert!(said.contains("still waiting"), "{said}");
         std::fs::remove_file(planted).expect("removed");
         assert_said(&waiter.output(), 0, "it  stopped  finished\n");
     });
@@ -519,6 +519,6 @@ fn without_file_events_it_polls_and_says_so() {
         tell(&home, "one", "go");
         let said = waiter.output();
         assert_said(&said, 0, "one  idle\n");
-        assert!(said.stderr.contains("looking once a second instead"), "{}", said.stderr);
+        assert!(said.stderr.contains("checking once a second instead"), "{}", said.stderr);
     });
 }

@@ -117,7 +117,7 @@ fn a_server_without_a_subscription_is_polled() {
         rollout(&home, A, &[started(), json!({"type": "task_complete"})]);
         let said = waiter.output();
         assert_said(&said, 0, "01a1de32-5fe1-74e1-aa0a-48f1eed298bf  idle\n");
-        assert!(said.stderr.contains("looking once a second instead"), "{}", said.stderr);
+        assert!(said.stderr.contains("checking once a second instead"), "{}", said.stderr);
         assert!(said.stderr.contains("did not say whether anyone is needed"), "{}", said.stderr);
     });
 }

@@ -31,12 +31,12 @@ fn a_name_with_one_forbidden_address_gets_nothing() {
         (vec![public, here], "127.0.0.1 is a private address"),
         (vec![here, public], "127.0.0.1 is a private address"),
         ([vec![public; 20], vec![here]].concat(), "127.0.0.1 is a private address"),
-        (vec!["169.254.169.254:80".parse().expect("one")], "nothing is sent to"),
-        (vec!["[fe80::1]:80".parse().expect("one")], "nothing is sent to"),
+        (vec!["169.254.169.254:80".parse().expect("one")], "to which no event is sent"),
+        (vec!["[fe80::1]:80".parse().expect("one")], "to which no event is sent"),
         (vec!["[::1]:80".parse().expect("one")], "::1 is a private address"),
         (vec!["[fd12::1]:80".parse().expect("one")], "fd12::1 is a private address"),
         (vec!["100.64.0.1:80".parse().expect("one")], "100.64.0.1 is a private address"),
-        (vec![], "its name has no address"),
+        (vec![], "its host name cannot be resolved"),
     ];
     for (addresses, expected) in cases {
         let mut stage = stage();
@@ -184,7 +184,7 @@ fn an_invalid_configuration_is_reported_with_file_and_key_and_without_secrets() 
             ),
             (
                 "[[webhooks]]\nurl = \"http://hook.example/TOPSECRET\"".into(),
-                "1: url: plain http is for private",
+                "1: url: plain http is allowed for private",
             ),
             (
                 "[[webhooks]]\nurl = \"https://localhost/TOPSECRET\"".into(),
@@ -197,7 +197,7 @@ fn an_invalid_configuration_is_reported_with_file_and_key_and_without_secrets() 
             (
                 "[[webhooks]]\nurl = \"https://169.254.169.254/TOPSECRET\"\nallow_private = true"
                     .into(),
-                "nothing is sent to",
+                "to which no event is sent",
             ),
             ("[[webhooks]]\nname = \"x\"".into(), "[[webhooks]] 1: url: it is missing"),
             (
@@ -206,10 +206,7 @@ fn an_invalid_configuration_is_reported_with_file_and_key_and_without_secrets() 
             ),
             (hook("secret = \"\""), "1: secret: it is empty"),
             (hook("secret = \"whsec_TOP SECRET\""), "1: secret: its secret begins with whsec_"),
-            (
-                hook("secret = 7070707"),
-                "line 3: [[webhooks]] 1: secret: a text in quotes belongs here",
-            ),
+            (hook("secret = 7070707"), "line 3: [[webhooks]] 1: secret: expected a text in quotes"),
             (hook("secret = TOPSECRET"), "line 3"),
             (hook("types = [\"session.gone\"]"), "1: types: `session.gone` is no type of event"),
             (hook("adapters = [\"emacs\"]"), "1: adapters: `emacs`: there is no such adapter"),

@@ -176,7 +176,7 @@ impl Output {
     fn read(&mut self, look: &Look, id: &ProcId) {
         let Ok(Some(file)) = look.host.kernel.stdout_file(id) else { return };
         let Ok(size) = file.metadata().map(|meta| meta.len()) else { return };
-        // What was read before an error counts: it is the newest.
+        // Lines that were read before an error count: they are the newest.
         let _read = jsonl::tail_from(&file, size, CHUNK, BUDGET, &mut |_, line| {
             self.line(line);
             ControlFlow::Continue(())

@@ -166,7 +166,7 @@ impl Living<'_> {
             Domain::Ours | Domain::Unnamed => {}
             Domain::Deserted => return,
             Domain::Elsewhere(why) => {
-                let says = "a live record from another pid domain";
+                let says = "a live record written on another machine or in another container";
                 return self.add_unseen(
                     record,
                     (ReasonKind::Elsewhere, why),

@@ -1,7 +1,9 @@
 //! A transcript line as a message of the common shape.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -37,19 +39,14 @@ const QUEUED_PREFIX_BYTES: usize = 64;
 /// Number of first bytes of a line in which its kind is looked for before it is parsed.
 const PREFIX_BYTES: usize = 2 << 10;
 
-/// Returns the prompt that a line holds. Most lines are rejected by their first bytes. The searched text cannot
-/// stand inside a JSON string, where its quotes would be escaped.
+/// Returns the prompt that a line holds. Most lines are rejected without parsing them.
 pub(super) fn prompt(bytes: &[u8]) -> Option<Message> {
-    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
-    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
-    if holds("\"type\":\"assistant\"") || holds("\"tool_result\"") {
-        return None;
-    }
-    let line = Line::parse(bytes).filter(|line| !line.is_meta)?;
-    if line.kind == "attachment" {
-        return absorbed(&line).filter(|_| !line.is_sidechain);
-    }
-    if line.kind != "user" || line.is_sidechain || line.is_compact_summary {
+    if may_hold_prompt(bytes) { parsed_prompt(bytes) } else { None }
+}
+
+fn parsed_prompt(bytes: &[u8]) -> Option<Message> {
+    let line = Line::parse(bytes).filter(|line| line.kind == "user")?;
+    if line.is_meta || line.is_sidechain || line.is_compact_summary {
         return None;
     }
     let message = user(&line, bytes).filter(|m| m.role == Role::User)?;
@@ -58,10 +55,39 @@ pub(super) fn prompt(bytes: &[u8]) -> Option<Message> {
     Some(Message { id: line.uuid.map(Cow::into_owned), ..message })
 }
 
+/// Says whether a line may hold a prompt. The searched texts cannot stand inside a JSON string, where their
+/// quotes would be escaped.
+fn may_hold_prompt(bytes: &[u8]) -> bool {
+    static USER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"user\""));
+    static ASSISTANT: LazyLock<Finder<'static>> =
+        LazyLock::new(|| Finder::new("\"type\":\"assistant\""));
+    static RESULT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"tool_result\""));
+    let is_of_user = match jsonl::own_type(bytes) {
+        Some(kind) => kind == b"user",
+        None => USER.find(bytes).is_some(),
+    };
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    is_of_user && RESULT.find(prefix).is_none() && ASSISTANT.find(prefix).is_none()
+}
+
 /// Returns the git branch that a line names. Claude Code writes `HEAD` where no branch is checked out.
 pub(super) fn branch(bytes: &[u8]) -> Option<String> {
+    if may_name_branch(bytes) { parsed_branch(bytes) } else { None }
+}
+
+fn parsed_branch(bytes: &[u8]) -> Option<String> {
     let branch = Line::parse(bytes)?.git_branch?;
     Some(branch.into_owned()).filter(|branch| !branch.is_empty() && branch != "HEAD")
+}
+
+/// Says whether a line has a field of that name with another value than `HEAD`.
+fn may_name_branch(bytes: &[u8]) -> bool {
+    static FIELD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"gitBranch\""));
+    let is_branch = |at: usize| {
+        let value = &bytes[at + FIELD.needle().len()..];
+        !value.starts_with(b":\"HEAD\"") && !value.starts_with(b":\"\"")
+    };
+    FIELD.find_iter(bytes).any(is_branch)
 }
 
 fn user(line: &Line<'_>, bytes: &[u8]) -> Option<Message> {
@@ -236,5 +262,86 @@ pub(super) fn result_text(content: &Value) -> String {
         }
         Value::Null => String::new(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns the lines of the recorded transcripts of all versions.
+    fn recorded_lines() -> Vec<Vec<u8>> {
+        let fixtures =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/fixtures/claude-code");
+        let (mut pending, mut lines) = (vec![fixtures], Vec::new());
+        while let Some(path) = pending.pop() {
+            if path.is_dir() {
+                let entries = std::fs::read_dir(path).expect("a directory");
+                pending.extend(entries.map(|entry| entry.expect("an entry").path()));
+            } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+                let text = std::fs::read(path).expect("a file");
+                lines.extend(text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec));
+            }
+        }
+        lines
+    }
+
+    /// Writes the fields of a line in every order, with and without spaces.
+    fn in_every_order(fields: &[(&str, serde_json::Value)]) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        for first in 0..fields.len() {
+            let (behind, before) = fields.split_at(first);
+            for (colon, comma) in [(":", ","), (": ", ", ")] {
+                let field = |(key, value): &(&str, serde_json::Value)| {
+                    format!("{}{colon}{value}", json!(key))
+                };
+                let fields: Vec<String> = before.iter().chain(behind).map(field).collect();
+                lines.push(format!("{{{}}}", fields.join(comma)).into_bytes());
+            }
+        }
+        lines
+    }
+
+    fn made_lines() -> Vec<Vec<u8>> {
+        let long = "x".repeat(2 * PREFIX_BYTES);
+        let quoted = r#"{"type":"assistant","gitBranch":"HEAD"} "tool_result""#;
+        let texts = ["a prompt", long.as_str(), quoted, "<task-notification>"];
+        let kinds = ["user", "assistant", "attachment", "queue-operation"];
+        let branches = ["main", "HEAD", ""];
+        let mut lines = Vec::new();
+        for text in texts {
+            let blocks = json!([{"type": "text", "text": text}]);
+            let result = json!([{"type": "tool_result", "tool_use_id": "t", "content": text}]);
+            for content in [json!(text), blocks, result] {
+                for (kind, branch) in kinds.iter().flat_map(|k| branches.map(|b| (*k, b))) {
+                    lines.extend(in_every_order(&[
+                        ("type", json!(kind)),
+                        ("message", json!({"role": "user", "content": content})),
+                        ("uuid", json!("u")),
+                        ("toolUseResult", json!({"gitBranch": "HEAD", "type": "user"})),
+                        ("gitBranch", json!(branch)),
+                    ]));
+                }
+            }
+        }
+        lines
+    }
+
+    #[test]
+    fn lines_that_are_not_parsed_hold_neither_a_prompt_nor_a_branch() {
+        let recorded = recorded_lines();
+        let (mut prompts, mut branches) = (0, 0);
+        for line in recorded.iter().chain(&made_lines()) {
+            let shown = String::from_utf8_lossy(line);
+            assert_eq!(prompt(line), parsed_prompt(line), "{shown}");
+            assert_eq!(branch(line), parsed_branch(line), "{shown}");
+            prompts += usize::from(prompt(line).is_some());
+            branches += usize::from(branch(line).is_some());
+        }
+        assert!(prompts > 100 && branches > 100, "{prompts} prompts, {branches} branches");
     }
 }

@@ -68,6 +68,10 @@ impl Adapter for ClaudeCode {
         NAME
     }
 
+    fn aliases(&self) -> &'static [&'static str] {
+        &["claude"]
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             live: true,

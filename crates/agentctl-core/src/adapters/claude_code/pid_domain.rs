@@ -37,6 +37,6 @@ pub(super) fn domain(look: &Look, text: Option<&str>) -> Domain {
             Domain::Elsewhere("its process lives in another pid namespace".into())
         }
         Some(_) => Domain::Elsewhere("it was recorded on another machine".into()),
-        None => Domain::Elsewhere(format!("its pid domain `{text}` is not understood")),
+        None => Domain::Elsewhere(format!("its pid namespace `{text}` is not understood")),
     }
 }

@@ -1,5 +1,8 @@
 //! A rollout line as a message of the common shape.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -37,20 +40,26 @@ const PREFIX_BYTES: usize = 512;
 
 /// Returns the prompt that a line holds. Most lines are rejected by their first bytes.
 pub(super) fn prompt_of(bytes: &[u8]) -> Option<Message> {
-    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
-    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
-    if !holds("\"user_message\"") && !holds("\"UserMessage\"") {
+    static WORDS: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| ["\"user_message\"", "\"UserMessage\""].map(Finder::new));
+    if !begins_with_one_of(bytes, WORDS.as_slice()) {
         return None;
     }
     let line = Line::parse(bytes).filter(|line| line.kind == "event_msg")?;
     Some(Message { text: Some(prompt(&line)?), at: line.at(), ..Message::of(Role::User) })
 }
 
+/// Says whether one of these words stands in the first bytes of a line.
+fn begins_with_one_of(bytes: &[u8], words: &[Finder<'_>]) -> bool {
+    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
+    words.iter().any(|word| word.find(prefix).is_some())
+}
+
 /// Returns the branch of the first line, or the context of a `token_count` line.
 pub(super) fn line_facts(bytes: &[u8]) -> LineFacts {
-    let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
-    let holds = |text: &str| memchr::memmem::find(prefix, text.as_bytes()).is_some();
-    if !holds("\"session_meta\"") && !holds("\"token_count\"") {
+    static WORDS: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| ["\"session_meta\"", "\"token_count\""].map(Finder::new));
+    if !begins_with_one_of(bytes, WORDS.as_slice()) {
         return LineFacts::default();
     }
     let payload: Option<Value> = Line::parse(bytes).and_then(|line| line.payload());

@@ -75,7 +75,7 @@ impl Remote for OpenClaw {
             Begin::Fork(_) => extra.gateway.as_ref(),
         };
         if let Some(word) = unheeded {
-            let what = format!("a session stays where it is: `{word}` cannot be heeded");
+            let what = format!("a session stays where it is: `{word}` is not supported");
             return Err(Refusal::new(what, "leave it out").into());
         }
         match &order.begin {
@@ -174,7 +174,7 @@ fn abort(look: &Look, gateway: &Gateway, params: &Value) -> Result<Value, Gatewa
         if trouble.code != FaultCode::Refused || gateway.admin {
             return trouble;
         }
-        let hint = "the gateway lets only who began a run, or an administrator, end it: \
+        let hint = "the gateway lets only the device that began a run, or an administrator, end it: \
                     `admin = true` in its [[openclaw.gateways]] asks for that right";
         GatewayError { message: format!("{}; {hint}", trouble.message), ..trouble }
     })
@@ -219,7 +219,7 @@ fn once(
         let again = keyed || !heard;
         if !again || attempt >= MAX_ATTEMPTS || Instant::now() >= look.deadline {
             return Err(if heard {
-                let why = format!("whether it arrived is not known: {}", trouble.message);
+                let why = format!("cannot tell whether it arrived: {}", trouble.message);
                 Unbegun::Unclear(why)
             } else {
                 trouble.into()
@@ -236,7 +236,7 @@ fn send(look: &Look, gateway: &Gateway, key: &str, message: &str) -> Result<(), 
     if told["runId"].is_string() {
         return Ok(());
     }
-    Err(Unbegun::Unclear("the gateway did not say that it has it".into()))
+    Err(Unbegun::Unclear("the gateway did not confirm the message".into()))
 }
 
 fn create(

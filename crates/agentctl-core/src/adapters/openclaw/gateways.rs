@@ -235,7 +235,7 @@ fn substituted(host: &Host, text: &str) -> Result<String, String> {
     match text.strip_prefix("${").and_then(|t| t.strip_suffix('}')) {
         Some(name) => variable_named_by_settings(host, name)
             .map(str::to_owned)
-            .ok_or_else(|| format!("{name} is not set")),
+            .ok_or_else(|| format!("environment variable {name} is not set")),
         None => Ok(text.to_owned()),
     }
 }

@@ -17,7 +17,10 @@ const MAX_MESSAGES: usize = 100_000;
 /// Reads a whole conversation, oldest message first; the flag is true if no message is missing.
 pub(super) fn all(talk: &mut Talk, key: &str) -> Result<(Conversation, bool), GatewayError> {
     let nonsense = |what: &str| {
-        GatewayError::new(FaultCode::Protocol, format!("the gateway spoke nonsense: {what}"))
+        GatewayError::new(
+            FaultCode::Protocol,
+            format!("the gateway sent an invalid answer: {what}"),
+        )
     };
     // The newest page comes first, each page in order.
     let mut pages: Vec<Vec<Vec<u8>>> = Vec::new();
@@ -40,7 +43,7 @@ pub(super) fn all(talk: &mut Talk, key: &str) -> Result<(Conversation, bool), Ga
         }
         let next = page["nextOffset"].as_u64().unwrap_or(offset + messages.len() as u64);
         if next <= offset || messages.is_empty() {
-            return Err(nonsense("its pages lead nowhere"));
+            return Err(nonsense("its pages do not advance"));
         }
         if count > MAX_MESSAGES {
             let lines = pages.into_iter().rev().flatten().collect();

@@ -243,6 +243,13 @@ impl Store for OpenClawStore<'_> {
         Found { rows, whole: faults.is_empty(), faults }
     }
 
+    fn history_seeing(&self, since_ms: Option<i64>, see: &mut dyn FnMut(&str)) -> Found<Locator> {
+        if let Ok(snapshot) = self.snapshot() {
+            snapshot.rows.iter().for_each(|row| see(&row.id));
+        }
+        self.history(since_ms)
+    }
+
     fn find(&self, prefix: &str) -> Found<Locator> {
         let snapshot = match self.snapshot() {
             Ok(snapshot) => snapshot,

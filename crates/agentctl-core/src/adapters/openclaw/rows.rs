@@ -383,7 +383,10 @@ impl Snapshot {
 /// Reads the list once; `None` if it changed meanwhile.
 fn pass(conversation: &mut Conversation) -> Result<Option<Snapshot>, GatewayError> {
     let nonsense = |what: &str| {
-        GatewayError::new(FaultCode::Protocol, format!("the gateway spoke nonsense: {what}"))
+        GatewayError::new(
+            FaultCode::Protocol,
+            format!("the gateway sent an invalid answer: {what}"),
+        )
     };
     let mut snapshot = Snapshot::default();
     let mut keys: HashSet<String> = HashSet::new();
@@ -426,6 +429,6 @@ fn pass(conversation: &mut Conversation) -> Result<Option<Snapshot>, GatewayErro
             return Err(nonsense("its list of sessions does not end"));
         }
         let next = page["nextOffset"].as_u64().filter(|next| *next > offset && !rows.is_empty());
-        offset = next.ok_or_else(|| nonsense("its pages lead nowhere"))?;
+        offset = next.ok_or_else(|| nonsense("its pages do not advance"))?;
     }
 }

@@ -90,7 +90,7 @@ impl From<TalkError> for GatewayError {
                 (FaultCode::Timeout, "the gateway did not answer in time".to_owned())
             }
             TalkError::HungUp(why) => {
-                (FaultCode::Unreachable, format!("the gateway hung up in the middle{why}"))
+                (FaultCode::Unreachable, format!("the gateway closed the connection{why}"))
             }
             TalkError::Insecure => (
                 FaultCode::Insecure,
@@ -106,7 +106,7 @@ impl From<TalkError> for GatewayError {
                 )
             }
             TalkError::Protocol(why) => {
-                (FaultCode::Protocol, format!("the gateway spoke nonsense: {why}"))
+                (FaultCode::Protocol, format!("the gateway sent an invalid answer: {why}"))
             }
             TalkError::Stranger(_) => {
                 let todo = "wss:// and `ca_file` in its [[openclaw.gateways]] prove who serves";
@@ -224,7 +224,7 @@ impl Conversation {
             let what = "it did not begin with a challenge";
             return Err(GatewayError::new(
                 FaultCode::Protocol,
-                format!("the gateway spoke nonsense: {what}"),
+                format!("the gateway sent an invalid answer: {what}"),
             )
             .into());
         }
@@ -275,7 +275,7 @@ impl Conversation {
             if device.is_none() {
                 return Err(Refused::Unknown);
             }
-            let what = format!("the gateway let us in, yet without {missing}");
+            let what = format!("the gateway accepted the connection without {missing}");
             return Err(GatewayError::new(FaultCode::Auth, what).into());
         }
         let tick =

@@ -39,8 +39,8 @@ impl Control for Pi {
     fn abilities(&self) -> Abilities {
         Abilities {
             fork: true,
-            edits: "the same: it asks nobody",
-            bypass: "the same: it asks nobody",
+            edits: "the same: it never asks",
+            bypass: "the same: it never asks",
             stop: "SIGTERM, then SIGKILL",
         }
     }

@@ -80,7 +80,7 @@ impl Adapter for Pi {
         Capabilities {
             live: true,
             history: true,
-            waiting: "never: it asks nobody",
+            waiting: "never: it does not ask",
             tokens: true,
             cost: true,
             subagents: false,

@@ -294,6 +294,18 @@ impl Store for PiStore<'_> {
         found
     }
 
+    fn history_seeing(&self, since_ms: Option<i64>, see: &mut dyn FnMut(&str)) -> Found<Locator> {
+        let history = self.history(since_ms);
+        let see = &mut |locator: &Locator| see(&locator.id);
+        if since_ms.is_none() && !history.rows.is_empty() {
+            history.rows.iter().for_each(see);
+        } else {
+            // The history leaves out older files, and sessions that only their tools name.
+            self.find("").rows.iter().for_each(see);
+        }
+        history
+    }
+
     fn find(&self, prefix: &str) -> Found<Locator> {
         // An id that the user chose may exist in several projects; a UUID names one session.
         if let Some(exact) = lines::is_uuid(prefix).then(|| self.near_the_living(prefix)).flatten()

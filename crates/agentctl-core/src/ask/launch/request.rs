@@ -112,6 +112,8 @@ pub struct LaunchDefaults {
     pub permissions: Permissions,
     /// The hooks.
     pub hooks: LaunchHooks,
+    /// How long an agent that may ask waits for each answer.
+    pub ask: Duration,
     /// How long the folders of ended runs are kept.
     pub keep: Duration,
 }
@@ -123,6 +125,7 @@ impl Default for LaunchDefaults {
             model: None,
             permissions: Permissions::Default,
             hooks: LaunchHooks::default(),
+            ask: Duration::from_hours(24),
             keep: Duration::from_hours(7 * 24),
         }
     }

@@ -1,5 +1,5 @@
 //! A text that a process holds for other processes of its user: a sealed memory file that is one of its open
-//! descriptors. Nobody can change it, and it ends with the process.
+//! descriptors. The seals keep it as it is, and it ends with the process.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

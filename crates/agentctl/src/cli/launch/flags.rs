@@ -7,61 +7,58 @@ use agentctl_core::ask::{LaunchHooks, LaunchOptions};
 use agentctl_core::model::Callback;
 use clap::{Args, ValueEnum};
 
-use crate::config::Span;
-
-/// How long an agent waits for an answer: a day.
-const ASK_MS: u64 = 24 * 60 * 60 * 1000;
+use crate::config::{Defaults, Span};
 
 /// What launches and resumes have in common.
 #[derive(Args)]
 pub(in crate::cli) struct Flags {
-    /// The model, in the agent's own words
+    /// Model, by the name the agent uses for it
     #[arg(long, value_name = "MODEL", value_parser = not_empty)]
     model: Option<String>,
-    /// Put it in a group, for `list --group` and `stop --group`
+    /// Put the session into a group (`list --group`, `stop --group`, `logs --group`)
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// Set a variable for the agent (repeatable); others may see this command line: a secret is better
-    /// exported
+    /// Set an environment variable for the agent (repeatable); export secrets instead, other users can see this
+    /// command line
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// What it may do without asking (default: the agent's own default)
-    #[arg(long, value_enum)]
+    /// What the agent may do without asking [default: the agent's own setting]
+    #[arg(long, value_name = "MODE", value_enum)]
     permissions: Option<PermissionsArg>,
-    /// Let the agent ask a human (`agentctl asks`); it waits this long for each answer [default: 24h]
+    /// Let the agent ask a human (`agentctl asks`), and wait this long for each answer [default: 24h]
     #[arg(long, value_name = "SPAN", num_args = 0..=1, require_equals = true)]
     ask: Option<Option<Span>>,
-    /// Let the agent stay when its turn is over, for `agentctl send`; end it when it was idle for this long
+    /// Keep the agent when its turn is over, for `agentctl send`; stop it when it was idle for this long
     #[arg(long, value_name = "IDLE", num_args = 0..=1, require_equals = true)]
     pub(super) keep: Option<Option<Span>>,
-    /// Go in even where somebody works or a lock stands
+    /// Start even if the directory is occupied or locked
     #[arg(long)]
     force: bool,
-    /// Wait until the turn is over; the exit code says how (see `wait`)
+    /// Wait until the turn is over; exit codes as in `agentctl wait`
     #[arg(long)]
     pub(super) wait: bool,
-    /// Show the conversation until the turn is over; the exit code says how
+    /// Print the conversation until the turn is over; exit codes as in `agentctl wait`
     #[arg(long)]
     pub(super) follow: bool,
-    /// With --wait or --follow: give up after this long, and leave it running
+    /// With --wait or --follow: stop waiting after this time (30s, 10m, 2h); the agent keeps running
     #[arg(long, value_name = "SPAN")]
     pub(super) timeout: Option<Span>,
-    /// Run this when the session has begun
+    /// Run this command when the session has started (no shell; see docs/HOOKS.md)
     #[arg(long, value_name = "COMMAND", value_parser = words)]
     on_create: Option<Words>,
-    /// Run this when the agent has ended
+    /// Run this command when the agent has ended
     #[arg(long, value_name = "COMMAND", value_parser = words)]
     on_complete: Option<Words>,
-    /// The session to be told about this one: travels with it into events, webhooks and hooks
+    /// Opaque id copied into events, webhooks and hooks (agentctl itself does not contact it)
     #[arg(long, value_name = "ID", value_parser = callback)]
     callback_session: Option<String>,
-    /// The agent to be told about this one
+    /// Opaque agent name copied along with --callback-session
     #[arg(long, value_name = "NAME", value_parser = callback)]
     callback_agent: Option<String>,
     /// Print the session as one JSON object
     #[arg(long)]
     pub(in crate::cli) json: bool,
-    /// Further arguments for the agent itself
+    /// Further arguments for the agent, after `--`
     #[arg(last = true, value_name = "ARGS")]
     extra: Vec<OsString>,
 }
@@ -70,9 +67,9 @@ pub(in crate::cli) struct Flags {
 enum PermissionsArg {
     /// The agent's own default
     Default,
-    /// Files may be changed without asking
+    /// Change files without asking
     Edits,
-    /// Everything, without asking
+    /// Do everything without asking
     Bypass,
 }
 
@@ -115,7 +112,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
 
 impl Flags {
     /// Returns the options of the order; the other flags say how its session is attended.
-    pub(super) fn options(&mut self) -> LaunchOptions {
+    pub(super) fn options(&mut self, defaults: &Defaults) -> LaunchOptions {
         let argv = |words: Option<Words>| words.map(|Words(argv)| argv);
         LaunchOptions {
             model: self.model.take(),
@@ -123,7 +120,7 @@ impl Flags {
             env: std::mem::take(&mut self.env),
             permissions: self.permissions.map(Into::into),
             force: self.force,
-            ask_ms: self.ask.map(|span| span.map_or(ASK_MS, Span::millis)),
+            ask_ms: self.ask.map(|span| span.unwrap_or(Span(defaults.ask)).millis()),
             keep: self.keep.is_some(),
             hooks: LaunchHooks {
                 on_create: argv(self.on_create.take()),

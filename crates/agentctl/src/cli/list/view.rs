@@ -51,7 +51,8 @@ impl PrintedView {
         if self.text.as_ref() == Some(&text) {
             return Ok(());
         }
-        if scene.listing.is_empty() && !scene.shape.is_for_programs() {
+        let has_limit = scene.shape.arrangement.limit == Some(0);
+        if scene.listing.is_empty() && !scene.shape.is_for_programs() && !has_limit {
             for line in empty(scene.args, &scene.listing.faults) {
                 ui.line(&line)?;
             }
@@ -107,7 +108,7 @@ fn heading(scene: &Scene<'_>) -> String {
     let waiting = if waiting.is_empty() {
         String::new()
     } else {
-        format!("waits now: {} · ", waiting.join(", "))
+        format!("now waiting: {} · ", waiting.join(", "))
     };
     one_line(&format!("{clock} · {waiting}{counts} · q quits"))
 }

@@ -19,10 +19,14 @@ use crate::ui::{Screen, ScreenCalls, Ui};
 
 /// Shows the list after every change, until the user leaves or the reader of stdout does.
 pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watched) -> Outcome {
-    let Watched { query, shape } = watched;
+    let Watched { query, shape, settings_faults } = watched;
     if matches!(shape.form, Form::JsonLines) {
-        let failure = Failure::new(Kind::Usage, "--watch cannot print -o jsonl");
-        return Err(failure.hint("`--watch -o json` prints one document a line"));
+        let why = "a session that leaves the list would have no line";
+        let failure =
+            Failure::new(Kind::Usage, format!("--watch and -o jsonl exclude each other: {why}"));
+        return Err(failure.hint(
+            "`list --watch -o json` prints the whole list a line, `events --json` one change a line",
+        ));
     }
     let mut stream = ListStream::open(fleet, query)?;
     let (end, closer) = (StreamEnd::default(), stream.closer());
@@ -34,7 +38,8 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watch
     if screen.is_some() {
         stream.check_paused_sessions();
     }
-    let mut faults = ReportedFaults::default();
+    // The user has been warned of the settings before.
+    let mut faults = ReportedFaults(settings_faults.clone());
     let mut changes = ListChanges::default();
     let mut shown: Option<Rows> = None;
     let mut view = match (screen, is_json) {
@@ -50,7 +55,8 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watch
             ListItem::Nothing => (None, false),
         };
         let (is_renewed, mut has_changed) = (renewed.is_some(), false);
-        if let Some(rows) = renewed {
+        if let Some(mut rows) = renewed {
+            rows.faults.extend(settings_faults.iter().cloned());
             let rows = arranged(&fleet.host, shape, rows);
             if matches!(view, View::Json) && shown.as_ref().is_none_or(|s| !is_same_list(s, &rows))
             {
@@ -105,7 +111,6 @@ fn open_screen(feed: &Feed, end: &StreamEnd) -> std::io::Result<Screen> {
 }
 
 /// The faults that were reported.
-#[derive(Default)]
 struct ReportedFaults(Vec<Fault>);
 
 impl ReportedFaults {

@@ -46,7 +46,9 @@ pub(super) fn follow(
     watch: Result<Watch, TranscriptError>,
 ) -> Outcome {
     if let Err(error) = &watch {
-        ui.note(&format!("no file events are to be had ({error}): looking once a second instead"));
+        ui.note(&format!(
+            "file events are not available ({error}): checking once a second instead"
+        ));
     }
     let (sender, wakes) = channel();
     let targets: Vec<Target> = sources.iter().map(|source| source.target.clone()).collect();

@@ -49,7 +49,7 @@ const fn counter(name: &'static str, labels: Labels, help: &'static str) -> Metr
 
 /// The version of the daemon.
 pub(super) static BUILD: Metric =
-    gauge("agentctl_build_info", &["version"], "Always 1; the label tells the daemon's version");
+    gauge("agentctl_build_info", &["version"], "Always 1; the label is the daemon's version");
 /// The start time of the daemon.
 pub(super) static BEGAN: Metric = gauge(
     "agentctl_start_time_seconds",
@@ -78,7 +78,7 @@ pub(super) static LOCKS_ACTIVE: Metric = gauge(
     "agentctl_locks under its earlier name; auto is occupied by a live session",
 );
 /// Active fuses.
-pub(super) static FUSES: Metric = gauge("agentctl_fuses", &[], "Fuses that burn, counted now");
+pub(super) static FUSES: Metric = gauge("agentctl_fuses", &[], "Fuses that are set, counted now");
 /// The same, under the predecessor's name.
 pub(super) static FUSES_ACTIVE: Metric =
     gauge("agentctl_fuses_active", &[], "agentctl_fuses under its earlier name");
@@ -125,22 +125,22 @@ pub(super) static DURATION: Metric = Metric {
 };
 /// Events.
 pub(super) static EVENTS: Metric =
-    counter("agentctl_events_total", &["type"], "Events told, late ones included");
+    counter("agentctl_events_total", &["type"], "Events reported, late ones included");
 /// Delay of events.
 pub(super) static LAG: Metric = Metric {
     name: "agentctl_event_lag_seconds",
     kind: Kind::Histogram(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0]),
     labels: &[],
-    help: "From the time that the source of an event gives, or else the look that saw it, until it is told; not for what happened while no daemon ran",
+    help: "From the time that the source of an event gives, or else the look that saw it, until it is reported; not for events from a time without a daemon",
 };
 /// Expired fuses.
 pub(super) static EXPIRED: Metric =
-    counter("agentctl_fuses_expired_total", &[], "Fuses that burnt down and were told so");
+    counter("agentctl_fuses_expired_total", &[], "Fuses that expired");
 /// Webhook deliveries.
 pub(super) static DELIVERIES: Metric = counter(
     "agentctl_webhook_deliveries_total",
     &["endpoint", "result"],
-    "Events a webhook has taken (delivered), was given up for (failed), or had no room for (dropped)",
+    "Events that a webhook accepted (delivered), that were given up (failed), or that its full queue dropped (dropped)",
 );
 /// New faults.
 pub(super) static FAULTS_TOTAL: Metric = counter(
@@ -171,7 +171,7 @@ pub(super) static COST: Metric = counter(
 pub(super) static UNCOUNTED: Metric = counter(
     "agentctl_usage_unknown_total",
     &["adapter"],
-    "Sessions that ended and whose tokens could not be learnt: they are missing from tokens and cost",
+    "Sessions that ended and whose tokens are unknown: they are missing from tokens and cost",
 );
 
 /// All metrics, in the order of the output.

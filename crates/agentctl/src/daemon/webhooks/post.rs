@@ -83,7 +83,7 @@ impl Post {
     fn send(&self, event: &Event) -> Result<Response<ureq::Body>, String> {
         let agent = self.agent()?;
         let secret = self.endpoint.secret.as_ref().map(|s| s.read(&self.host)).transpose();
-        let secret = secret.map_err(|why| format!("its secret cannot be had: {why}"))?;
+        let secret = secret.map_err(|why| format!("cannot read its secret: {why}"))?;
         let body = body(event);
         let body_alone = self.endpoint.body_signatures;
         let signing = secret.as_deref().map(|secret| Signing { secret, body_alone });
@@ -143,11 +143,11 @@ impl Post {
 fn sentence(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Timeout(_) => "it did not answer in time".into(),
-        ureq::Error::HostNotFound => "its name has no address".into(),
+        ureq::Error::HostNotFound => "its host name cannot be resolved".into(),
         ureq::Error::Io(error) => format!("it cannot be reached: {error}"),
         ureq::Error::Other(why) => why.to_string(),
         ureq::Error::Rustls(error) => format!("its certificate cannot be checked: {error}"),
-        ureq::Error::Tls(why) => format!("it cannot be spoken to in cipher: {why}"),
+        ureq::Error::Tls(why) => format!("TLS failed: {why}"),
         ureq::Error::Protocol(_) | ureq::Error::LargeResponseHeader(..) => {
             "its answer is not HTTP".into()
         }

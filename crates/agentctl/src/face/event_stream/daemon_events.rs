@@ -160,15 +160,14 @@ fn connected(host: &Arc<Host>, end: &StreamEnd) -> Result<Result<Client, Heard>,
             return Ok(Err(Heard::Unusable(error.to_string())));
         }
         Ok(Some(Err(NotConnected::Refused(_)))) => {
-            let why = "no daemon serves with this configuration: this command watches by itself";
+            let why = "no daemon runs with this configuration: this command watches by itself";
             return Ok(Err(Heard::Unusable(why.to_owned())));
         }
         Ok(Some(Err(why))) => return Err(why.into()),
         Ok(None) | Err(_) => return Ok(Err(Heard::Ended)),
     };
     if client.welcome.fingerprint != fingerprint(host) {
-        let why =
-            "the daemon sees another world than this command, which therefore looks by itself";
+        let why = "the daemon has other homes or settings than this command, which therefore watches by itself";
         return Ok(Err(Heard::Unusable(why.to_owned())));
     }
     Ok(Ok(client))

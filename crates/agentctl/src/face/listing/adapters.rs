@@ -60,6 +60,8 @@ impl ListRow for AdapterRow {
         Some(self.name.clone())
     }
 
+    const PAINTED: &'static str = "name";
+
     fn style(&self, _: &RowContext<'_>) -> Style {
         Style::new()
     }

@@ -73,6 +73,8 @@ impl ListRow for AskListRow {
         Column::new("WANTS", "wants").cut(Cut::Right),
     ];
 
+    const PAINTED: &'static str = "short_id";
+
     fn id_text(&self) -> String {
         self.ask.id.clone()
     }

@@ -3,6 +3,7 @@
 use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::unique_prefixes;
 use agentctl_core::fuses::{Fuse, FuseState};
+use agentctl_core::model::Status;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
@@ -18,6 +19,8 @@ pub struct FuseListRow {
     pub fuse: Fuse,
     short_id: String,
     short_session: Option<String>,
+    /// The status of its session; `None` for the fuse of a directory, or if the session could not be found.
+    session_status: Option<Status>,
 }
 
 impl FuseListRow {
@@ -30,8 +33,11 @@ impl FuseListRow {
         let sessions = fuses.iter().map(|fuse| fuse.session.as_deref());
         let sessions = shown_sessions(fleet, sessions, has_short_ids);
         let rows = fuses.into_iter().zip(ids).zip(sessions);
-        rows.map(|((fuse, short_id), short_session)| Self { fuse, short_id, short_session })
-            .collect()
+        let row = |((fuse, short_id), short_session)| {
+            let session_status = session_status(fleet, &fuse);
+            Self { fuse, short_id, short_session, session_status }
+        };
+        rows.map(row).collect()
     }
 }
 
@@ -47,6 +53,7 @@ impl ListRow for FuseListRow {
         Field { name: "target", value: target },
         Field { name: "cwd", value: |_, row| FieldValue::text(row.fuse.directory.clone()) },
         Field { name: "session", value: |_, row| FieldValue::text(row.fuse.session.clone()) },
+        Field { name: "session_state", value: |_, row| FieldValue::text(session_state(row)) },
         Field { name: "adapter", value: |_, row| FieldValue::text(row.fuse.adapter.clone()) },
         Field { name: "agent", value: |_, row| FieldValue::text(row.fuse.adapter.clone()) },
         Field { name: "then", value: |_, row| FieldValue::Text(fuse_actions(&row.fuse)) },
@@ -56,21 +63,23 @@ impl ListRow for FuseListRow {
     const COLUMNS: &'static [Column] = &[
         Column::new("ID", "short_id"),
         Column::new("EXPIRES", "expires"),
-        Column::new("WHEN", "when").cut(Cut::Right).dropped(1),
+        Column::new("WHEN", "when").cut(Cut::Right).dropped(2),
         Column::new("TARGET", "target").cut(Cut::Path),
-        Column::new("THEN", "then").cut(Cut::Right).dropped(2),
-        Column::new("LABEL", "label").cut(Cut::Right).dropped(3).optional(),
+        Column::new("SESSION", "session_state").dropped(1).optional(),
+        Column::new("ON EXPIRY", "then").cut(Cut::Right).dropped(3),
+        Column::new("LABEL", "label").cut(Cut::Right).dropped(4).optional(),
     ];
 
     const WIDE_COLUMNS: &'static [Column] = &[
         Column::new("ID", "id"),
         Column::new("EXPIRES", "expires"),
-        Column::new("STATE", "state").dropped(4),
-        Column::new("SET AT", "set_at").dropped(5),
-        Column::new("WHEN", "when").cut(Cut::Right).dropped(1),
+        Column::new("STATE", "state").dropped(5),
+        Column::new("SET AT", "set_at").dropped(6),
+        Column::new("WHEN", "when").cut(Cut::Right).dropped(2),
         Column::new("TARGET", "target").cut(Cut::Path),
-        Column::new("THEN", "then").cut(Cut::Right).dropped(2),
-        Column::new("LABEL", "label").cut(Cut::Right).dropped(3),
+        Column::new("SESSION", "session_state").dropped(1).optional(),
+        Column::new("ON EXPIRY", "then").cut(Cut::Right).dropped(3),
+        Column::new("LABEL", "label").cut(Cut::Right).dropped(4),
     ];
 
     fn id_text(&self) -> String {
@@ -80,6 +89,8 @@ impl ListRow for FuseListRow {
     fn status_argument(&self) -> Option<String> {
         Some(session_argument(self.fuse.adapter.as_deref(), self.fuse.session.as_deref()?))
     }
+
+    const PAINTED: &'static str = "expires";
 
     fn style(&self, context: &RowContext<'_>) -> Style {
         let burns = self.fuse.state == FuseState::Burning;
@@ -100,6 +111,20 @@ fn expires(context: &RowContext<'_>, fuse: &Fuse) -> Option<String> {
         (FuseState::Burning, None) => None,
         (state, _) => Some(state.word().to_owned()),
     }
+}
+
+/// Returns the status of the session of a fuse.
+fn session_status(fleet: &Fleet, fuse: &Fuse) -> Option<Status> {
+    let argument = session_argument(fuse.adapter.as_deref(), fuse.session.as_deref()?);
+    let found = fleet.target(&argument).ok()?;
+    fleet.inspect(&found.target).session.map(|session| session.status)
+}
+
+/// Returns the status of a live session, and `ended` for any other: its fuse expires only by its time to live, or
+/// after the session was resumed.
+fn session_state(row: &FuseListRow) -> Option<&'static str> {
+    let status = row.session_status?;
+    Some(if status.is_live() { status.word() } else { "ended" })
 }
 
 /// Returns the directory or the session, with an id that can be typed.

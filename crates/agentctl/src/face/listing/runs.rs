@@ -1,6 +1,7 @@
 //! The fields of `agentctl runs`.
 
 use agentctl_core::ask::{Fleet, RunRow};
+use agentctl_core::names::Names;
 use anstyle::Style;
 use serde::Serialize;
 
@@ -10,11 +11,13 @@ use super::{
 use crate::face::exit_text;
 use crate::text::with_tilde;
 
-/// A run, and the part of its session's id that a table shows.
+/// A run, and the name of its session and the part of its id that a table shows.
 pub struct RunListRow {
     /// The run.
     pub run: RunRow,
     short_session: Option<String>,
+    /// The name of the session; a run that resumed it was given none of its own.
+    session_name: Option<String>,
 }
 
 impl RunListRow {
@@ -23,8 +26,15 @@ impl RunListRow {
     pub fn all(fleet: &Fleet, runs: Vec<RunRow>, has_short_ids: bool) -> Vec<Self> {
         let sessions = runs.iter().map(|run| run.session.as_deref());
         let shown = shown_sessions(fleet, sessions, has_short_ids);
-        let rows = runs.into_iter().zip(shown);
-        rows.map(|(run, short_session)| Self { run, short_session }).collect()
+        let names = Names::of(&fleet.host);
+        let row = |(run, short_session): (RunRow, Option<String>)| {
+            let subject = run.adapter.as_deref().zip(run.session.as_deref());
+            let given = subject.and_then(|(adapter, session)| names.name_of(adapter, session));
+            let session_name = given.map(str::to_owned).or_else(|| run.name.clone());
+            let session_name = session_name.filter(|name| !name.is_empty());
+            Self { run, short_session, session_name }
+        };
+        runs.into_iter().zip(shown).map(row).collect()
     }
 
     /// Returns the part of the session's id that a table shows.
@@ -39,7 +49,7 @@ impl ListRow for RunListRow {
         Field { name: "id", value: |_, row| FieldValue::Text(row.run.id.clone()) },
         Field { name: "session", value: |_, row| FieldValue::text(row.run.session.clone()) },
         Field { name: "short_session", value: |_, row| FieldValue::text(row.short_session()) },
-        Field { name: "name", value: |_, row| FieldValue::text(row.run.name.clone()) },
+        Field { name: "name", value: |_, row| FieldValue::text(row.session_name.clone()) },
         Field { name: "group", value: |_, row| FieldValue::text(row.run.group.clone()) },
         Field { name: "adapter", value: |_, row| FieldValue::text(row.run.adapter.clone()) },
         Field { name: "agent", value: |_, row| FieldValue::text(row.run.adapter.clone()) },
@@ -52,6 +62,7 @@ impl ListRow for RunListRow {
         Field { name: "exit", value: |_, row| FieldValue::text(row.run.exit.and_then(exit_text)) },
         Field { name: "size", value: |_, row| FieldValue::Size(row.run.bytes) },
         Field { name: "bytes", value: |_, row| FieldValue::Number(row.run.bytes) },
+        Field { name: "prompt", value: |_, row| FieldValue::text(row.run.prompt.clone()) },
         Field { name: "folder", value: folder },
     ];
 
@@ -64,19 +75,21 @@ impl ListRow for RunListRow {
         Column::new("EXIT", "exit"),
         Column::new("SIZE", "size").dropped(5),
         Column::new("DIRECTORY", "directory").cut(Cut::Path),
+        Column::new("PROMPT", "prompt").cut(Cut::Right).dropped(6),
     ];
 
     const WIDE_COLUMNS: &'static [Column] = &[
         Column::new("SESSION", "short_session"),
         Column::new("NAME", "name").cut(Cut::Right).dropped(2).optional(),
         Column::new("AGENT", "agent").dropped(3),
-        Column::new("GROUP", "group").cut(Cut::Right).dropped(6),
+        Column::new("GROUP", "group").cut(Cut::Right).dropped(7),
         Column::new("STARTED", "started"),
         Column::new("ENDED", "ended").dropped(4),
         Column::new("EXIT", "exit"),
         Column::new("SIZE", "size").dropped(5),
         Column::new("DIRECTORY", "directory").cut(Cut::Path),
-        Column::new("FOLDER", "folder").cut(Cut::Path).dropped(7),
+        Column::new("PROMPT", "prompt").cut(Cut::Right).dropped(6),
+        Column::new("FOLDER", "folder").cut(Cut::Path).dropped(8),
     ];
 
     fn id_text(&self) -> String {
@@ -86,6 +99,8 @@ impl ListRow for RunListRow {
     fn status_argument(&self) -> Option<String> {
         Some(session_argument(self.run.adapter.as_deref(), self.run.session.as_deref()?))
     }
+
+    const PAINTED: &'static str = "exit";
 
     fn style(&self, _: &RowContext<'_>) -> Style {
         Style::new()

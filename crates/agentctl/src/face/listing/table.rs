@@ -67,6 +67,8 @@ impl Column {
 /// A table of texts.
 pub struct TextTable {
     columns: Vec<TableColumn>,
+    /// The column that has the style of its row.
+    painted: Option<usize>,
     rows: Vec<(Style, Vec<String>)>,
 }
 
@@ -79,14 +81,14 @@ struct TableColumn {
 }
 
 impl TextTable {
-    /// Returns an empty table with these headings.
+    /// Returns an empty table with these headings. The column at `painted` has the style of its row.
     #[must_use]
-    pub fn new(columns: Vec<(String, Cut)>) -> Self {
+    pub fn new(columns: Vec<(String, Cut)>, painted: Option<usize>) -> Self {
         let column = |(header, cut)| TableColumn { header, cut, dropped: 0, width: 0 };
-        Self { columns: columns.into_iter().map(column).collect(), rows: Vec::new() }
+        Self { columns: columns.into_iter().map(column).collect(), painted, rows: Vec::new() }
     }
 
-    /// Adds a row; the style is that of its first cell.
+    /// Adds a row; the style is that of its painted cell.
     pub fn push(&mut self, style: Style, cells: Vec<String>) {
         self.rows.push((style, cells));
     }
@@ -120,8 +122,9 @@ impl TextTable {
     }
 
     fn line(&self, out: &mut String, canvas: Canvas, cells: &[String], styles: [Style; 2]) {
-        let mut style = styles[0];
-        for (cell, column) in cells.iter().zip(&self.columns).filter(|(_, c)| c.width > 0) {
+        let columns_shown = cells.iter().zip(&self.columns).enumerate();
+        for (at, (cell, column)) in columns_shown.filter(|(_, (_, c))| c.width > 0) {
+            let style = if self.painted == Some(at) { styles[0] } else { styles[1] };
             let text = match (canvas.width, column.cut) {
                 (None, _) => cell.clone(),
                 (Some(_), Cut::Path) if cell.starts_with(['/', '~']) => {
@@ -131,7 +134,6 @@ impl TextTable {
             };
             canvas.paint_onto(out, style, &text);
             out.extend(std::iter::repeat_n(' ', column.width.saturating_sub(columns(&text)) + GAP));
-            style = styles[1];
         }
         out.truncate(out.trim_end_matches(' ').len());
         out.push('\n');
@@ -192,7 +194,7 @@ pub fn columns_table<'a, R: ListRow>(
     rows: impl Iterator<Item = &'a R>,
 ) -> TextTable {
     let fields: Vec<_> = wanted.iter().map(|column| field::<R>(column.field).ok()).collect();
-    let mut table = TextTable { columns: Vec::new(), rows: Vec::new() };
+    let mut table = TextTable { columns: Vec::new(), painted: None, rows: Vec::new() };
     let mut has_value = vec![false; wanted.len()];
     for row in rows {
         let cells: Vec<String> = fields
@@ -202,7 +204,12 @@ pub fn columns_table<'a, R: ListRow>(
                 let value = field.map_or(FieldValue::Missing, |field| (field.value)(context, row));
                 let line = value.line(context.now);
                 *has_value |= !line.is_empty();
-                if line.is_empty() { "-".to_owned() } else { line }
+                let is_painted = field.is_some_and(|field| field.name == R::PAINTED);
+                match (line.is_empty(), is_painted) {
+                    (true, _) => "-".to_owned(),
+                    (false, true) => format!("{}{line}", row.mark()),
+                    (false, false) => line,
+                }
             })
             .collect();
         table.push(row.style(context), cells);
@@ -214,6 +221,7 @@ pub fn columns_table<'a, R: ListRow>(
         cells.retain(|_| shown.next().copied().unwrap_or(true));
     }
     let shown = wanted.iter().zip(&is_shown).filter(|(_, is_shown)| **is_shown);
+    table.painted = shown.clone().position(|(column, _)| column.field == R::PAINTED);
     table.columns = shown
         .map(|(column, _)| TableColumn {
             header: column.header.to_owned(),

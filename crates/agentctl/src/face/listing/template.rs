@@ -106,7 +106,16 @@ impl<R: ListRow> Template<R> {
             let is_path = PATH_FIELDS.iter().any(|field| header.eq_ignore_ascii_case(field));
             (header, if is_path { Cut::Path } else { Cut::Right })
         };
-        TextTable::new(self.cells_of(name).into_iter().map(cut).collect())
+        let mut cell = 0;
+        let painted = self.pieces.iter().find_map(|piece| match piece {
+            Piece::Value { field, .. } if field.name == R::PAINTED => Some(cell),
+            Piece::Tab => {
+                cell += 1;
+                None
+            }
+            _ => None,
+        });
+        TextTable::new(self.cells_of(name).into_iter().map(cut).collect(), painted)
     }
 
     /// Returns the cells of one row; the whole text is one cell if the template has no tab.

@@ -229,7 +229,7 @@ fn a_lock_whose_taker_has_exited_is_respected_and_explained() {
         let directory = folder(&home, "w");
         let (launched, pid) = launched_beside_lock(&home, Command::new("sh"), &directory);
         assert_eq!(launched.code, Some(5), "{launched:?}");
-        assert!(launched.stderr.contains("taker has exited"), "{launched:?}");
+        assert!(launched.stderr.contains("a process that has exited"), "{launched:?}");
         assert!(launched.stderr.contains(&format!("pid {pid} ")), "{launched:?}");
     });
 }
@@ -245,7 +245,7 @@ fn a_lock_that_another_user_inherited_is_respected_and_explained() {
         let directory = open.path().to_string_lossy().into_owned();
         let (launched, _) = launched_beside_lock(&home, other.command("sh"), &directory);
         assert_eq!(launched.code, Some(5), "{launched:?}");
-        assert!(launched.stderr.contains("holder cannot be seen"), "{launched:?}");
+        assert!(launched.stderr.contains("that cannot be seen from here"), "{launched:?}");
     });
 }
 

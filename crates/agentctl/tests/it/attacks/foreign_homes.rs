@@ -229,7 +229,7 @@ fn the_id_of_a_launched_session_in_a_foreign_home_does_not_reach_its_run() {
         assert!(lives(tool), "{told:?}");
         // The only record of that id lies in the foreign home, and nothing serves it.
         assert_eq!(told.code, Some(0), "{told:?}");
-        assert!(told.stdout.contains(B) && told.stdout.contains("was stopped already"), "{told:?}");
+        assert!(told.stdout.contains(B) && told.stdout.contains("was already stopped"), "{told:?}");
     });
 }
 

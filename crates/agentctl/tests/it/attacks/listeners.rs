@@ -130,9 +130,9 @@ fn assert_not_believed(home: &TestHome, why: &str) {
     assert_eq!(status.code, Some(1), "{status:?}");
     assert!(status.stderr.contains(why), "{status:?}");
     let stop = home.run(&["daemon", "stop", "--force"]);
-    assert!(stop.stderr.contains("no daemon runs"), "{stop:?}");
+    assert!(stop.stderr.contains("the daemon is not running"), "{stop:?}");
     let set = home.run(&["fuse", "set", ".", "--ttl", "1h"]);
-    assert!(set.stderr.contains("nothing happens until a daemon runs"), "{set:?}");
+    assert!(set.stderr.contains("fuses do not fire until a daemon runs"), "{set:?}");
     assert!(set.stderr.contains(why), "{set:?}");
 }
 

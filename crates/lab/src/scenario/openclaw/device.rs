@@ -97,7 +97,7 @@ fn answered(stage: &Stage) -> Result<(Option<i32>, String, String), Trouble> {
     let answer = || {
         stage.until("the gateway answers", || {
             let said = stage.ask(&["list", "--json"]).ok()?;
-            let not_yet = ["refused the connection", "still starting", "hung up"];
+            let not_yet = ["refused the connection", "still starting", "closed the connection"];
             (!not_yet.iter().any(|word| said.2.contains(word))).then_some(said)
         })
     };
@@ -132,7 +132,7 @@ pub(super) fn in_cipher(stage: &mut Stage) -> Result<(), Trouble> {
         format!("{stdout}{stderr}"),
     );
     for (scheme, more, word) in [
-        ("wss", String::new(), "nobody we trust vouches for it"),
+        ("wss", String::new(), "no trusted authority has signed it"),
         ("ws", named.clone(), "its address is ws://"),
     ] {
         ours(stage, &table(scheme, &more))?;

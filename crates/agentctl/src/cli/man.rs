@@ -1,0 +1,121 @@
+//! `agentctl man`: one manual page for every command, made from the command tree and the tables of the help pages.
+
+mod page;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Command};
+
+use self::page::page;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::text::nearest;
+use crate::ui::Ui;
+
+/// Print a manual page, or install all of them
+///
+/// Without a command the page of agentctl itself is printed. `man -l -` shows a page: `agentctl man list | man -l -`.
+#[derive(Args)]
+pub(super) struct ManArgs {
+    /// Print the page of this command: `list`, `fuse set`
+    #[arg(value_name = "COMMAND", conflicts_with = "install")]
+    command: Vec<String>,
+    /// Write all pages into this directory: agentctl.1, agentctl-list.1, agentctl-fuse-set.1, …
+    #[arg(long, value_name = "DIR")]
+    install: Option<PathBuf>,
+}
+
+pub(super) fn cmd_man(ui: &mut Ui, args: &ManArgs) -> Outcome {
+    let root = tree(super::command());
+    if let Some(directory) = &args.install {
+        let pages = pages(&root);
+        install(directory, &pages).map_err(|error| {
+            let message =
+                format!("the pages cannot be written to {}: {error}", directory.display());
+            Failure::new(Kind::Failed, message)
+                .hint("name a directory you may write to, such as ~/.local/share/man/man1")
+        })?;
+        ui.line(&format!("installed {} pages in {}", pages.len(), directory.display()))?;
+    } else {
+        let command = find(&root, &args.command)?;
+        ui.raw(&page(&root, command)?)?;
+    }
+    ui.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the command tree with the full name of each command, without the subcommands `help`.
+fn tree(root: Command) -> Command {
+    let mut root = without_help(root);
+    root.build();
+    root
+}
+
+fn without_help(command: Command) -> Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help)
+}
+
+/// Returns the visible subcommands.
+fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|sub| !sub.is_hide_set())
+}
+
+/// Returns the file name of a page without its suffix: `agentctl-fuse-set`.
+fn page_name(command: &Command) -> String {
+    command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
+}
+
+/// Returns the command that the words name.
+fn find<'a>(root: &'a Command, words: &[String]) -> Result<&'a Command, Failure> {
+    let mut command = root;
+    for word in words {
+        let sub = command.find_subcommand(word).filter(|sub| !sub.is_hide_set());
+        command = sub.ok_or_else(|| {
+            let message = format!("there is no manual page for `{}`", words.join(" "));
+            let near = nearest(word, shown(command).map(Command::get_name));
+            Failure::new(Kind::Usage, message).hint(match near {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "`agentctl --help` lists the commands".to_owned(),
+            })
+        })?;
+    }
+    Ok(command)
+}
+
+/// A page and the name of its file.
+struct PageFile {
+    name: String,
+    text: Vec<u8>,
+}
+
+/// Returns the pages of all visible commands.
+fn pages(root: &Command) -> Vec<PageFile> {
+    let mut files = Vec::new();
+    let mut pending = vec![root];
+    while let Some(command) = pending.pop() {
+        // Writing to memory cannot fail.
+        let text = page(root, command).unwrap_or_default();
+        files.push(PageFile { name: format!("{}.1", page_name(command)), text });
+        pending.extend(shown(command));
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    files
+}
+
+/// Writes the pages, each one atomically.
+fn install(directory: &Path, pages: &[PageFile]) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let beside = directory.join(format!(".agentctl.{}", std::process::id()));
+    for file in pages {
+        let written = fs::write(&beside, &file.text);
+        let written = written.and_then(|()| fs::rename(&beside, directory.join(&file.name)));
+        if let Err(error) = written {
+            // A leftover has a name of its own, which no page has.
+            let _left = fs::remove_file(&beside);
+            return Err(error);
+        }
+    }
+    Ok(())
+}

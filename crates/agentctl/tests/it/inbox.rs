@@ -1,0 +1,385 @@
+//! `asks`, `answer`, `approve`, `deny`: everything that waits for a human, and answers that are taken once.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use testkit::{Output, TestHome, eventually, sandboxed};
+
+use crate::home;
+use crate::launched::{launch, status, until_said, until_stopped};
+use crate::wait::Running;
+
+/// Waits until a session has an ask, and returns the ask.
+pub(crate) fn ask_of(home: &TestHome, session: &str) -> Value {
+    eventually("the session asks", || {
+        let document = home.run(&["asks", "--json"]).json();
+        let asks = document["asks"].as_array().expect("asks").clone();
+        asks.into_iter().find(|ask| ask["session_id"] == session)
+    })
+}
+
+fn id_of(ask: &Value) -> String {
+    ask["id"].as_str().expect("an id").to_owned()
+}
+
+fn answer(home: &TestHome, ask: &Value, decision: &[&str]) -> Output {
+    let id = id_of(ask);
+    home.run(&[&["answer", id.as_str()], decision].concat())
+}
+
+fn live_record(home: &TestHome, pid: &Value) -> Value {
+    let path = format!(".local/share/agentctl-demo/live/{pid}.json");
+    serde_json::from_slice(&fs::read(home.path().join(path)).expect("a record")).expect("JSON")
+}
+
+#[test]
+fn a_permission_is_listed_in_full_and_runs_once_it_is_allowed() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:touch hello]] [[say:done]]", &[]);
+        let ask = ask_of(&home, &id);
+        let whole = (&ask["kind"], &ask["title"], &ask["via"], &ask["why_not"]);
+        let expected = (&json!("permission"), &json!("shell: touch hello"), &json!("socket"));
+        assert_eq!(whole, (expected.0, expected.1, expected.2, &Value::Null));
+        assert_eq!(ask["tool"]["input"], json!({"command": "touch hello"}));
+        assert_eq!(ask["parts"], json!([{"kind": "command", "text": "touch hello", "cut": false}]));
+        let keys: Vec<&Value> =
+            ask["choices"].as_array().expect("choices").iter().map(|c| &c["key"]).collect();
+        assert_eq!(keys, ["allow", "deny", "always:1", "stop"]);
+        assert_eq!(status(&home, &id)["reason"]["kind"], "permission");
+        assert!(!home.path().join("w/hello").exists());
+        let page = home.run(&["asks", &id_of(&ask)[..8]]).stdout;
+        assert!(page.contains("  touch hello\n") && page.contains("--always 1"), "{page}");
+        let taken = answer(&home, &ask, &["--allow", "--json"]);
+        assert_eq!(taken.code, Some(0), "{}", taken.stderr);
+        assert!(taken.json()["moved"]["says"].is_string(), "{}", taken.stdout);
+        until_stopped(&home, &id);
+        assert!(home.path().join("w/hello").exists());
+        let again = answer(&home, &ask, &["--allow"]);
+        assert_eq!(again.code, Some(4), "{}", again.stderr);
+        assert_eq!(home.run(&["asks", "--json"]).json()["asks"], json!([]));
+    });
+}
+
+#[test]
+fn a_denial_goes_on_with_the_words_and_stop_ends_the_turn() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:touch no]] [[say:after]]", &[]);
+        let denied = answer(&home, &ask_of(&home, &id), &["--deny", "--message", "not today"]);
+        assert_eq!(denied.code, Some(0), "{}", denied.stderr);
+        until_said(&home, &id, "after");
+        let said = home.run(&["logs", &id, "--json"]).stdout;
+        assert!(said.contains("denied: not today"), "{said}");
+        assert!(!home.path().join("w/no").exists());
+        let id = launch(&home, "v", "x [[permit:touch no]] [[say:never]]", &[]);
+        assert_eq!(answer(&home, &ask_of(&home, &id), &["--stop"]).code, Some(0));
+        until_stopped(&home, &id);
+        assert_eq!(status(&home, &id)["outcome"], "interrupted");
+    });
+}
+
+#[test]
+fn always_stores_the_rule_that_was_shown() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:echo a >> f]] [[permit:echo a >> f]]", &[]);
+        let ask = ask_of(&home, &id);
+        assert_eq!(ask["choices"][2]["rule"], "echo a >> f");
+        assert_eq!(answer(&home, &ask, &["--always", "2"]).code, Some(2), "there is no rule 2");
+        assert_eq!(answer(&home, &ask, &["--always", "1"]).code, Some(0));
+        until_stopped(&home, &id);
+        assert_eq!(fs::read_to_string(home.path().join("w/f")).expect("ran twice"), "a\na\n");
+    });
+}
+
+#[test]
+fn a_question_takes_an_option_by_number_or_its_own_words() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[ask:Which colour?|Red|Blue]]", &[]);
+        let ask = ask_of(&home, &id);
+        assert_eq!(ask["fields"][0]["options"][1]["label"], "Blue");
+        let refused = answer(&home, &ask, &["--allow"]);
+        assert_eq!(refused.code, Some(2));
+        assert!(refused.stderr.contains("--option 1"), "{}", refused.stderr);
+        assert_eq!(answer(&home, &ask, &["--option", "3"]).code, Some(2));
+        assert_eq!(answer(&home, &ask, &["--option", "2"]).code, Some(0));
+        until_stopped(&home, &id);
+        assert!(home.run(&["logs", &id, "--json"]).stdout.contains("\"Blue\""));
+        let id = launch(&home, "v", "x [[ask:Why?]]", &[]);
+        let ask = ask_of(&home, &id);
+        assert_eq!(answer(&home, &ask, &["--text", "-1 because $(x)"]).code, Some(0));
+        until_stopped(&home, &id);
+        assert!(home.run(&["logs", &id, "--json"]).stdout.contains("-1 because $(x)"));
+    });
+}
+
+#[test]
+fn an_ask_is_named_by_its_id_and_never_by_its_session() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:true]]", &["--name", "painter"]);
+        let ask = ask_of(&home, &id);
+        let pid = ask["pid"].to_string();
+        let five = &id_of(&ask)[..5];
+        for text in [id.as_str(), "painter", &pid, "@last", ".", five, "ABCDEF", "zzzzzz"] {
+            let refused = home.run(&["answer", text, "--allow"]);
+            assert!(matches!(refused.code, Some(2 | 4)), "{text}: {:?}", refused.code);
+        }
+        assert_eq!(home.run(&["answer"]).code, Some(2), "no decision off a terminal");
+        assert_eq!(home.run(&["answer", &id_of(&ask)[..6]]).code, Some(2));
+        assert_eq!(ask_of(&home, &id)["id"], ask["id"], "nothing was answered");
+        let rows = home.run(&["asks", "painter", "-q"]).stdout;
+        assert_eq!(rows.trim(), id_of(&ask), "asks shows the asks of a session");
+        assert_eq!(home.run(&["approve", &id_of(&ask)[..6]]).code, Some(0));
+    });
+}
+
+#[test]
+fn what_waits_and_what_asks_are_the_same_sessions() {
+    sandboxed(|| {
+        let home = home();
+        for (at, prompt) in
+            ["[[permit:true]]", "[[ask:a?]]", "[[hang]]", "[[ask:b?|c|d]]"].iter().enumerate()
+        {
+            launch(&home, &format!("w{at}"), &format!("x {prompt}"), &[]);
+        }
+        eventually("three wait", || {
+            let listed = home.run(&["list", "--json"]).sessions();
+            let waiting = listed.iter().filter(|s| s["status"] == "waiting").map(|s| &s["id"]);
+            let mut waiting: Vec<String> = waiting.map(Value::to_string).collect();
+            waiting.sort();
+            let document = home.run(&["asks", "--json"]).json();
+            let asks = document["asks"].as_array().expect("asks").iter();
+            let mut asking: Vec<String> = asks.map(|ask| ask["session_id"].to_string()).collect();
+            asking.sort();
+            (waiting.len() == 3 && waiting == asking).then_some(())
+        });
+    });
+}
+
+#[test]
+fn of_many_answers_at_once_exactly_one_is_taken() {
+    const ROUNDS: usize = 12;
+    const ANSWERERS: usize = 8;
+    sandboxed(|| {
+        let home = home();
+        for round in 0..ROUNDS {
+            let cwd = format!("w{round}");
+            let prompt = "x [[permit:echo ran >> ran]] [[say:after]]";
+            let id = launch(&home, &cwd, prompt, &[]);
+            let ask = id_of(&ask_of(&home, &id));
+            let started: Vec<Running> = (0..ANSWERERS)
+                .map(|at| {
+                    let decision = if at % 2 == 0 { "--allow" } else { "--deny" };
+                    let mut command = home.command(&["answer", &ask, decision]);
+                    Running(
+                        command
+                            .stdout(Stdio::piped())
+                            .stderr(Stdio::piped())
+                            .spawn()
+                            .expect("runs"),
+                    )
+                })
+                .collect();
+            let outputs: Vec<Output> = started.into_iter().map(Running::output).collect();
+            let taken: Vec<&Output> = outputs.iter().filter(|o| o.code == Some(0)).collect();
+            assert_eq!(taken.len(), 1, "{outputs:?}");
+            let lost = outputs.iter().filter(|o| o.code != Some(0));
+            assert!(lost.into_iter().all(|o| matches!(o.code, Some(1 | 4 | 5))), "{outputs:?}");
+            until_stopped(&home, &id);
+            let ran = fs::read_to_string(home.path().join(&cwd).join("ran")).unwrap_or_default();
+            let allowed = taken[0].stdout.starts_with("allowed");
+            assert_eq!(ran, if allowed { "ran\n" } else { "" }, "{outputs:?}");
+        }
+    });
+}
+
+#[test]
+fn nothing_below_an_agent_may_answer() {
+    sandboxed(|| {
+        let home = home();
+        let waiting = launch(&home, "w", "x [[permit:touch answered]]", &[]);
+        let ask = id_of(&ask_of(&home, &waiting));
+        let program = home.command(&[]).get_program().to_string_lossy().into_owned();
+        let answer = format!("{program} answer {ask} --allow > out 2>&1; echo $? > code");
+        let env = format!("env -i HOME=$HOME PATH=$PATH XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR");
+        let inner = answer.replace('\'', "'\\''");
+        let ways = [
+            ("child", answer.clone()),
+            ("setsid", format!("setsid -w sh -c '{inner}'")),
+            ("double fork", format!("sh -c '(setsid sh -c \"{}\" &) '", inner.replace('$', "\\$"))),
+            (
+                "empty environment",
+                format!("(setsid {env} sh -c '{inner}' </dev/null >/dev/null 2>&1 &)"),
+            ),
+        ];
+        for (at, (way, script)) in ways.iter().enumerate() {
+            let cwd = format!("below{at}");
+            let path = home.write(&format!("{cwd}.sh"), script);
+            let prompt = format!("x [[tool:sh {}]] [[hang]]", path.display());
+            let id = launch(&home, &cwd, &prompt, &[]);
+            let code = eventually(way, || {
+                fs::read_to_string(home.path().join(&cwd).join("code"))
+                    .ok()
+                    .filter(|c| !c.is_empty())
+            });
+            let out = fs::read_to_string(home.path().join(&cwd).join("out")).expect("said");
+            assert_eq!(code.trim(), "5", "{way}: {out}");
+            assert!(out.contains("agents may not answer"), "{way}: {out}");
+            assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        }
+        assert!(!home.path().join("w/answered").exists());
+        assert_eq!(home.run(&["answer", &ask, "--allow"]).code, Some(0), "a person may");
+    });
+}
+
+#[test]
+fn the_mark_of_a_living_agent_refuses_an_answer_and_that_of_a_dead_one_does_not() {
+    sandboxed(|| {
+        let mut home = home();
+        let asking = launch(&home, "w", "x [[permit:true]]", &[]);
+        let other = launch(&home, "v", "x [[hang]]", &[]);
+        let ask = id_of(&ask_of(&home, &asking));
+        let pid = status(&home, &other)["pid"].to_string();
+        let environ = fs::read(format!("/proc/{pid}/environ")).expect("it lives");
+        let environ = String::from_utf8_lossy(&environ).into_owned();
+        let marker = environ.split('\0').find_map(|v| v.strip_prefix("AGENTCTL_RUN="));
+        home.set("AGENTCTL_RUN", marker.expect("a marker"));
+        let refused = home.run(&["answer", &ask, "--allow"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        let raw = Pid::from_raw(pid.parse().expect("a pid")).expect("a pid");
+        kill_process(raw, Signal::KILL).expect("it lives");
+        until_stopped(&home, &other);
+        assert_eq!(home.run(&["answer", &ask, "--allow"]).code, Some(0));
+    });
+}
+
+#[test]
+fn an_ask_survives_the_loss_of_our_own_folders() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:touch hello]]", &[]);
+        let before = ask_of(&home, &id);
+        for folder in [".local/state/agentctl", ".cache/agentctl"] {
+            let _missing = fs::remove_dir_all(home.path().join(folder));
+        }
+        let after = ask_of(&home, &id);
+        for field in ["id", "title", "parts", "choices", "via", "since"] {
+            assert_eq!(before[field], after[field], "{field}");
+        }
+        assert_eq!(answer(&home, &after, &["--allow"]).code, Some(0));
+        until_stopped(&home, &id);
+        assert!(home.path().join("w/hello").exists());
+    });
+}
+
+#[test]
+fn the_id_of_an_ask_covers_the_call_and_its_input() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:true]] [[permit:true]]", &[]);
+        let first = ask_of(&home, &id);
+        assert_eq!(answer(&home, &first, &["--allow"]).code, Some(0));
+        let second = eventually("the next ask", || {
+            let ask = ask_of(&home, &id);
+            (ask["id"] != first["id"]).then_some(ask)
+        });
+        assert_eq!(first["title"], second["title"], "the same text");
+        assert_eq!(answer(&home, &first, &["--deny"]).code, Some(4), "the first is settled");
+        assert_eq!(answer(&home, &second, &["--allow"]).code, Some(0));
+    });
+}
+
+#[test]
+fn a_command_of_a_hundred_kilobytes_is_listed_and_says_that_it_is_cut() {
+    sandboxed(|| {
+        let home = home();
+        let long = format!("true {}", "x".repeat(100_000));
+        let id = launch(&home, "w", &format!("x [[permit:{long}]]"), &[]);
+        let ask = ask_of(&home, &id);
+        assert_eq!(ask["parts"][0]["cut"], true);
+        assert_eq!(ask["parts"][0]["text"].as_str().map(str::len), Some(64 << 10));
+        assert_eq!(answer(&home, &ask, &["--deny"]).code, Some(0));
+    });
+}
+
+#[test]
+fn hostile_text_of_an_ask_is_shown_as_text() {
+    sandboxed(|| {
+        let home = home();
+        let evil = "printf '\x1b]0;owned\x07\u{202e}' # \x1b[2J";
+        let id = launch(&home, "w", &format!("x [[permit:{evil}]]"), &[]);
+        let ask = ask_of(&home, &id);
+        for args in [vec!["asks"], vec!["asks", ask["id"].as_str().expect("id")]] {
+            let shown = home.run(&args).stdout;
+            let is_bad = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!shown.contains(is_bad), "{shown:?}");
+        }
+        assert_eq!(answer(&home, &ask, &["--deny"]).code, Some(0));
+    });
+}
+
+#[test]
+fn the_socket_of_the_demo_takes_only_the_open_ask() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[ask:Which?|Red|Blue]]", &[]);
+        let ask = ask_of(&home, &id);
+        let live = live_record(&home, &ask["pid"]);
+        let native = live["ask"]["id"].as_str().expect("an id").to_owned();
+        let socket =
+            home.path().join(format!(".local/share/agentctl-demo/live/{}.sock", ask["pid"]));
+        let say = |line: &Value| -> Value {
+            let mut stream = UnixStream::connect(&socket).expect("it listens");
+            writeln!(stream, "{line}").expect("sent");
+            let mut reply = String::new();
+            BufReader::new(stream).read_line(&mut reply).expect("a reply");
+            serde_json::from_str(&reply).expect("JSON")
+        };
+        assert_eq!(say(&json!({"answer": {"ask": "other", "text": "Red"}}))["taken"], false);
+        assert_eq!(say(&json!({"rubbish": 1}))["taken"], false);
+        assert_eq!(say(&json!({"message": {"id": "1", "text": "hello"}}))["taken"], false);
+        assert_eq!(say(&json!({"answer": {"ask": native, "text": "Blue"}}))["taken"], true);
+        until_stopped(&home, &id);
+        let told =
+            ["\"Blue\"", "hello"].map(|t| home.run(&["logs", &id, "--json"]).stdout.contains(t));
+        assert_eq!(told, [true, false]);
+    });
+}
+
+#[test]
+fn opened_and_settled_are_events_and_wait_names_the_ask() {
+    sandboxed(|| {
+        let home = home();
+        let mut events = home.command(&["events"]);
+        let mut events = Running(events.stdout(Stdio::piped()).spawn().expect("starts")).asleep();
+        let mut lines = BufReader::new(events.0.stdout.take().expect("piped")).lines();
+        let id = launch(&home, "w", "x [[permit:true]] [[hang]]", &[]);
+        let ask = ask_of(&home, &id);
+        let mut until = |kind: &str| -> Value {
+            loop {
+                let line = lines.next().expect("an event").expect("read");
+                let event: Value = serde_json::from_str(&line).expect("JSON");
+                if event["type"] == kind {
+                    return event;
+                }
+            }
+        };
+        let opened = until("ask.opened");
+        assert_eq!(opened["id"], format!("{}-opened", id_of(&ask)));
+        assert_eq!((&opened["session_id"], &opened["ask"]["id"]), (&ask["session_id"], &ask["id"]));
+        let waited = home.run(&["wait", &id]);
+        assert_eq!(waited.code, Some(10));
+        assert!(waited.stderr.contains(&id_of(&ask)[..8]), "{}", waited.stderr);
+        assert_eq!(answer(&home, &ask, &["--allow"]).code, Some(0));
+        let settled = until("ask.settled");
+        assert_eq!(settled["id"], format!("{}-settled", id_of(&ask)));
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}

@@ -1,0 +1,167 @@
+//! `send`: messages to live sessions, and `stop --turn`.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use serde_json::Value;
+use testkit::{Output, TestHome, eventually, sandboxed};
+
+use crate::home;
+use crate::inbox::ask_of;
+use crate::launched::{launch, status, until_said, until_stopped};
+use crate::wait::Running;
+
+fn kept(home: &TestHome, cwd: &str, prompt: &str) -> String {
+    let id = launch(home, cwd, prompt, &["--keep"]);
+    eventually("it rests", || (status(home, &id)["status"] == "idle").then_some(()));
+    id
+}
+
+/// Returns the texts of the user in a conversation, and how often each is there.
+fn said(home: &TestHome, id: &str) -> BTreeMap<String, usize> {
+    let lines = home.run(&["logs", id, "-n", "100000", "--json"]).stdout;
+    let mut texts = BTreeMap::new();
+    for line in lines.lines() {
+        let message: Value = serde_json::from_str(line).expect("JSON");
+        if message["role"] == "user" {
+            *texts.entry(message["text"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+    }
+    texts
+}
+
+#[test]
+fn a_kept_session_takes_messages_at_rest_and_at_work() {
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:one]]");
+        let sent = home.run(&["send", &id, "more [[delay:2]] [[say:two]]"]);
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        assert!(sent.stdout.contains("turn begun"), "{}", sent.stdout);
+        let json = home.run(&["send", &id, "again [[say:three]]", "--json"]);
+        let told = json.json();
+        assert_eq!((&told["confirmed"], &told["how"]), (&Value::Bool(true), &"steered".into()));
+        until_said(&home, &id, "three");
+        assert!(said(&home, &id).values().all(|times| *times == 1), "{:?}", said(&home, &id));
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        assert_eq!(home.run(&["send", &id, "back [[say:four]]"]).code, Some(0), "it is resumed");
+        until_said(&home, &id, "four");
+    });
+}
+
+#[test]
+fn a_session_that_waits_takes_no_message_and_its_ask_stays() {
+    sandboxed(|| {
+        let home = home();
+        for (cwd, flags) in [("w", &["--keep"][..]), ("v", &[][..])] {
+            let id = launch(&home, cwd, "x [[permit:true]] [[hang]]", flags);
+            let ask = ask_of(&home, &id);
+            for verb in ["send", "resume"] {
+                let refused = home.run(&[verb, &id, "yes"]);
+                assert_eq!(refused.code, Some(10), "{}", refused.stderr);
+                let short = &ask["id"].as_str().expect("an id")[..6];
+                assert!(refused.stderr.contains(short), "{}", refused.stderr);
+            }
+            assert_eq!(ask_of(&home, &id)["id"], ask["id"]);
+            assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        }
+    });
+}
+
+#[test]
+fn a_one_shot_run_takes_no_message() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[hang]]", &[]);
+        let refused = home.run(&["send", &id, "hello"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(refused.stderr.contains("--keep"), "{}", refused.stderr);
+        assert_eq!(said(&home, &id).len(), 1);
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}
+
+#[test]
+fn many_senders_at_once_lose_and_double_nothing() {
+    const SENDERS: usize = 4;
+    const MESSAGES: usize = 15;
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:ready]]");
+        let script = |sender: usize| {
+            (0..MESSAGES)
+                .map(|at| format!("m{sender}-{at} [[delay:0.01]] [[say:ok]]"))
+                .collect::<Vec<_>>()
+        };
+        let mut confirmed = Vec::new();
+        for at in 0..MESSAGES {
+            let running: Vec<(String, Running)> = (0..SENDERS)
+                .map(|sender| {
+                    let text = script(sender)[at].clone();
+                    let mut command = home.command(&["send", &id, &text]);
+                    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+                    (text, Running(child.expect("runs")))
+                })
+                .collect();
+            for (text, child) in running {
+                let output: Output = child.output();
+                assert!(matches!(output.code, Some(0 | 1)), "{output:?}");
+                if output.code == Some(0) {
+                    confirmed.push(text);
+                }
+            }
+        }
+        let texts = said(&home, &id);
+        assert!(texts.values().all(|times| *times == 1), "{texts:?}");
+        for text in &confirmed {
+            assert_eq!(texts.get(text), Some(&1), "{text}");
+        }
+        assert!(!confirmed.is_empty());
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}
+
+#[test]
+fn when_idle_waits_for_the_end_of_the_turn() {
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:one]]");
+        assert_eq!(home.run(&["send", &id, "slow [[delay:1]] [[say:two]]"]).code, Some(0));
+        let sent = home.run(&["send", &id, "late [[say:three]]", "--when-idle"]);
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        assert!(sent.stdout.contains("turn begun"), "{}", sent.stdout);
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}
+
+#[test]
+fn stop_turn_ends_the_tool_and_keeps_the_process() {
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:one]]");
+        let pid = status(&home, &id)["pid"].clone();
+        assert_eq!(home.run(&["send", &id, "go [[tool:sleep 100]]"]).code, Some(0));
+        eventually("the tool runs", || {
+            (status(&home, &id)["reason"]["kind"] == "tool").then_some(())
+        });
+        let ended = home.run(&["stop", "--turn", &id]);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        eventually("it rests", || (status(&home, &id)["status"] == "idle").then_some(()));
+        assert_eq!(status(&home, &id)["pid"], pid);
+        assert_eq!(home.run(&["stop", "--turn", &id]).code, Some(1), "no turn is running");
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        until_stopped(&home, &id);
+    });
+}
+
+#[test]
+fn agents_that_cannot_ask_or_stay_refuse_the_flags() {
+    sandboxed(|| {
+        let home = home();
+        for flag in ["--ask", "--keep"] {
+            let refused = home.run(&["launch", "pi-rust", flag, "-p", "x"]);
+            assert_ne!(refused.code, Some(0));
+            assert!(refused.stderr.contains(flag), "{}", refused.stderr);
+        }
+    });
+}
