@@ -10,7 +10,7 @@ mod handing;
 
 use std::time::{Duration, Instant};
 
-pub use self::answerer::{Answerer, AnswererAbove};
+pub use self::answerer::{Answerer, AnswererAbove, AnswererLink, AnswererSession};
 use crate::adapters::answering::{Delivered, NotDelivered};
 use crate::adapters::asker::AskerOrder;
 use crate::adapters::{Look, Root};
@@ -72,7 +72,7 @@ pub fn asks(fleet: &Fleet, query: &Query) -> (Vec<WaitingSession>, Vec<Fault>) {
 }
 
 /// Finds the one open ask whose id begins with this text.
-pub fn find(fleet: &Fleet, text: &str, adapter: Option<&str>) -> Result<Found, AnswerError> {
+pub fn find(fleet: &Fleet, text: &str, adapter: Option<&str>) -> Result<OpenAsk, AnswerError> {
     let is_hex = text.chars().all(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase());
     if text.len() < MIN_ASK_PREFIX || text.len() > 32 || !is_hex {
         return Err(AnswerError::NotAnId);
@@ -92,7 +92,7 @@ pub fn find(fleet: &Fleet, text: &str, adapter: Option<&str>) -> Result<Found, A
         0 => Err(AnswerError::Gone(faults)),
         1 => {
             let (session, ask) = fitting.remove(0);
-            Ok(Found { session, ask, faults })
+            Ok(OpenAsk { session, ask, faults })
         }
         _ => Err(AnswerError::Several(fitting.into_iter().map(|(_, ask)| ask).collect())),
     }
@@ -100,7 +100,7 @@ pub fn find(fleet: &Fleet, text: &str, adapter: Option<&str>) -> Result<Found, A
 
 /// An open ask and its session.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct OpenAsk {
     /// The session.
     pub session: Session,
     /// The ask.
@@ -202,7 +202,7 @@ fn lock(fleet: &Fleet, ask: &str) -> Result<std::fs::File, AnswerError> {
     Ok(held)
 }
 
-fn deliver(fleet: &Fleet, now: &Found, reply: &Reply) -> Result<Delivered, AnswerError> {
+fn deliver(fleet: &Fleet, now: &OpenAsk, reply: &Reply) -> Result<Delivered, AnswerError> {
     let ask = || Box::new(now.ask.clone());
     let adapter = fleet.adapter(now.ask.adapter);
     let Some((adapter, answering)) = adapter.and_then(|a| Some((a, a.answering()?))) else {

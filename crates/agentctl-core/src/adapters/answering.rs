@@ -10,7 +10,7 @@ use super::asker::AskHook;
 use super::{Look, Root};
 use crate::model::{Ask, ProcId, Reply, Session};
 
-/// What an agent can be asked and told, for `agentctl adapters`.
+/// The asks and messages that reach an agent, for `agentctl adapters`.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweringAbilities {
     /// The asks that can be answered from here, in a few words; `-` for none.

@@ -4,25 +4,65 @@
 //! the caller: its ancestors, the shim of a run, and the marks that agents leave in the environment of the
 //! processes they start. A mark counts only while the agent that it names is alive.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::adapters::Look;
 use crate::fleet::{self, Fleet, Query};
 use crate::kernel::{Liveness, Process};
 use crate::marks::{self, MARKER, Marker};
-use crate::model::Session;
+use crate::model::{InternedName, Session, word};
 
 /// An agent above the answering process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct AnswererAbove {
     /// The process of the agent, its shim, or the process that carries its mark.
     pub pid: u32,
     /// The adapter and the session, where they are known.
-    pub session: Option<(&'static str, String)>,
+    pub session: Option<AnswererSession>,
     /// How it is linked to the answering process.
-    pub link: &'static str,
+    pub link: AnswererLink,
+}
+
+/// The session of an agent above the answering process.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct AnswererSession {
+    /// Its adapter.
+    #[serde(deserialize_with = "word")]
+    pub adapter: InternedName,
+    /// The agent's own session id.
+    pub id: String,
+}
+
+/// How an agent is linked to the answering process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswererLink {
+    /// An ancestor is an agent.
+    Agent,
+    /// An ancestor is the shim of a run.
+    Shim,
+    /// It carries the mark of a run whose agent lives.
+    RunMark,
+    /// It carries the mark that a live agent leaves on its processes.
+    AgentMark,
+}
+
+impl AnswererLink {
+    /// Returns it in a few words.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Agent => "an agent",
+            Self::Shim => "the shim of a run",
+            Self::RunMark => "the mark of a run",
+            Self::AgentMark => "the mark of an agent",
+        }
+    }
 }
 
 /// The process that answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Answerer {
     /// Its pid.
     pub pid: u32,
@@ -81,7 +121,7 @@ impl Answerer {
         }
         let Some(id) = id else { return true };
         let is_ours = |above: &AnswererAbove| match &above.session {
-            Some((theirs, above)) => *theirs == adapter && above == id,
+            Some(above) => above.adapter == adapter && above.id == id,
             // The session of this agent is not known: it may be the one that asks.
             None => true,
         };
@@ -97,19 +137,19 @@ fn live_sessions(fleet: &Fleet) -> Vec<Session> {
 
 fn serving(sessions: &[Session], process: &Process) -> Option<AnswererAbove> {
     let session = sessions.iter().find(|session| session.is_served_by(&process.id))?;
-    Some(AnswererAbove { pid: process.id.pid, session: key(session), link: "an agent" })
+    Some(AnswererAbove { pid: process.id.pid, session: key(session), link: AnswererLink::Agent })
 }
 
 /// The shim adopts every orphan of its agent, so it is above a process that left the agent's tree.
 fn shim(process: &Process) -> Option<AnswererAbove> {
     marks::shim_of(process)?;
-    Some(AnswererAbove { pid: process.id.pid, session: None, link: "the shim of a run" })
+    Some(AnswererAbove { pid: process.id.pid, session: None, link: AnswererLink::Shim })
 }
 
 /// The program of an agent whose session could not be listed.
 fn program(fleet: &Fleet, look: &Look, process: &Process) -> Option<AnswererAbove> {
     let adapter = fleet.adapters.iter().find(|adapter| adapter.is_own_program(look, process));
-    adapter.map(|_| AnswererAbove { pid: process.id.pid, session: None, link: "an agent" })
+    adapter.map(|_| AnswererAbove { pid: process.id.pid, session: None, link: AnswererLink::Agent })
 }
 
 /// The mark of a living agent in the environment of a process.
@@ -122,7 +162,7 @@ fn marked(fleet: &Fleet, sessions: &[Session], process: &Process) -> Option<Answ
     {
         let session = sessions.iter().find(|session| names(&marker, session));
         let session = session.and_then(key);
-        return Some(AnswererAbove { pid, session, link: "the mark of a run" });
+        return Some(AnswererAbove { pid, session, link: AnswererLink::RunMark });
     }
     for session in sessions {
         let control = fleet.adapter(session.adapter).and_then(|adapter| adapter.control());
@@ -133,7 +173,7 @@ fn marked(fleet: &Fleet, sessions: &[Session], process: &Process) -> Option<Answ
                 return Some(AnswererAbove {
                     pid,
                     session: key(session),
-                    link: "the mark of an agent",
+                    link: AnswererLink::AgentMark,
                 });
             }
         }
@@ -152,6 +192,6 @@ fn names(marker: &Marker, session: &Session) -> bool {
     session.processes.iter().any(|serving| marker.names(&serving.id))
 }
 
-fn key(session: &Session) -> Option<(&'static str, String)> {
-    session.id.clone().map(|id| (session.adapter, id))
+fn key(session: &Session) -> Option<AnswererSession> {
+    session.id.clone().map(|id| AnswererSession { adapter: session.adapter, id })
 }

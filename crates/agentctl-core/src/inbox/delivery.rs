@@ -1,8 +1,8 @@
-//! What the agent does after an answer.
+//! The behaviour of the agent after an answer.
 
 use std::time::{Duration, Instant};
 
-use super::{Found, find};
+use super::{OpenAsk, find};
 use crate::fleet::{self, Fleet};
 use crate::model::{Evidence, Session, Status};
 use crate::wakeups::Wakeups;
@@ -14,7 +14,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// moved.
 pub(super) fn watch(
     fleet: &Fleet,
-    found: &Found,
+    found: &OpenAsk,
     limit: Duration,
 ) -> (Option<Session>, Option<Evidence>) {
     let until = Instant::now() + limit;
@@ -45,7 +45,7 @@ pub(super) fn watch(
 }
 
 /// Says whether the ask is no longer open, as far as it can be seen.
-fn has_moved(fleet: &Fleet, found: &Found, session: &Session) -> bool {
+fn has_moved(fleet: &Fleet, found: &OpenAsk, session: &Session) -> bool {
     match session.status {
         Status::Waiting => {
             let again = find(fleet, &found.ask.id, Some(found.ask.adapter));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::{AnswerError, Found};
+use super::{AnswerError, OpenAsk};
 use crate::adapters::Look;
 use crate::adapters::answering::{Answering, Echo};
 use crate::adapters::asker::{AskerOrder, AskerReply};
@@ -31,7 +31,7 @@ pub(super) struct Handing<'a> {
     pub(super) host: &'a Host,
     pub(super) answering: &'a dyn Answering,
     pub(super) look: &'a Look,
-    pub(super) now: &'a Found,
+    pub(super) now: &'a OpenAsk,
 }
 
 impl Handing<'_> {
@@ -45,7 +45,7 @@ impl Handing<'_> {
 
     /// Writes a line into the standard input of the agent and waits for its reply, if it gives one.
     pub(super) fn write(&self, line: &[u8]) -> Result<(), AnswerError> {
-        let Found { session, ask, .. } = self.now;
+        let OpenAsk { session, ask, .. } = self.now;
         let Some(serving) = session.processes.first() else {
             return Err(AnswerError::Gone(Vec::new()));
         };

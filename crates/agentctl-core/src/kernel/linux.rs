@@ -8,6 +8,7 @@ mod cwd;
 mod descriptors;
 mod exit_watch;
 mod fast_exit;
+mod held;
 mod held_text;
 mod memory;
 mod newest_pid;
@@ -34,10 +35,11 @@ use stat::{Stat, effective_uid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, fstatfs, openat, readlinkat, statat};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 pub use self::exit_watch::ExitWatch;
 pub use self::fast_exit::release_later;
+pub use self::held::Held;
 pub use self::held_text::hold_text;
 pub use self::memory::{give_back_memory, keep_memory_together};
 pub use self::newest_pid::NewestPid;
@@ -280,89 +282,9 @@ impl Kernel {
         Ok(all.into_iter().collect())
     }
 
-    /// Opens a handle of exactly this process; `None` if it is gone. Signals and waits through the
-    /// handle can never reach another process.
-    pub fn hold(&self, id: &ProcId) -> io::Result<Option<Held>> {
-        let Some(raw) = i32::try_from(id.pid).ok().and_then(Pid::from_raw) else {
-            return Ok(None);
-        };
-        let Some(handle) = open_handle(raw)? else { return Ok(None) };
-        // The identity is read while the pidfd is open, so the pid cannot change its owner any more.
-        match self.process(id.pid)? {
-            Some(now) if same_process(&now.id, id) && !has_exited(&handle)? => {
-                Ok(Some(Held { id: id.clone(), handle }))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Sends a signal to exactly this process, through a pidfd that was verified to be its own.
-    ///
-    /// Returns `false` if it is gone; a process that got its pid later is never signalled.
-    pub fn signal(&self, id: &ProcId, signal: Signal) -> io::Result<bool> {
-        match self.hold(id)? {
-            Some(held) => held.signal(signal),
-            None => Ok(false),
-        }
-    }
-
     fn started_at(&self, start_ticks: u64) -> Option<Time> {
         let start_ms = i64::try_from(start_ticks * 1000 / self.ticks_per_second.max(1)).ok()?;
         Time::from_millis(self.booted_ms + start_ms)
-    }
-}
-
-/// A handle of a process: its pidfd was verified to name this process.
-#[derive(Debug)]
-pub struct Held {
-    id: ProcId,
-    handle: OwnedFd,
-}
-
-impl Held {
-    /// Returns its name.
-    #[must_use]
-    pub fn id(&self) -> &ProcId {
-        &self.id
-    }
-
-    /// Sends it a signal; `false` when it is gone.
-    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
-        match pidfd_send_signal(&self.handle, signal) {
-            Ok(()) => Ok(true),
-            Err(Errno::SRCH) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Says whether it has exited, reaped or not.
-    #[must_use]
-    pub fn has_exited(&self) -> bool {
-        has_exited(&self.handle).unwrap_or(false)
-    }
-
-    /// Blocks until all of these processes have exited or the timeout has passed; says whether they
-    /// have exited.
-    pub fn wait_for_all(
-        held: &[impl std::borrow::Borrow<Self>],
-        timeout: Duration,
-    ) -> io::Result<bool> {
-        let until = std::time::Instant::now() + timeout;
-        loop {
-            let living: Vec<&Self> =
-                held.iter().map(std::borrow::Borrow::borrow).filter(|h| !h.has_exited()).collect();
-            let left = until.saturating_duration_since(std::time::Instant::now());
-            if living.is_empty() || left.is_zero() {
-                return Ok(living.is_empty());
-            }
-            let mut fds: Vec<_> =
-                living.iter().map(|h| PollFd::new(&h.handle, PollFlags::IN)).collect();
-            let limit = Timespec::try_from(left).ok();
-            match poll(&mut fds, limit.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 }
 

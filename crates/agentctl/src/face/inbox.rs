@@ -305,8 +305,11 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
 fn from_agent(answerer: &Answerer) -> Failure {
     let failure = match (answerer.above.first(), &answerer.unseen) {
         (Some(above), _) => {
-            let session = above.session.as_ref().map(|(adapter, id)| format!(" ({adapter} {id})"));
-            let link = format!("{}{}", above.link, session.unwrap_or_default());
+            let session = above
+                .session
+                .as_ref()
+                .map(|session| format!(" ({} {})", session.adapter, session.id));
+            let link = format!("{}{}", above.link.word(), session.unwrap_or_default());
             let message =
                 format!("this process runs below {link}, pid {}: agents may not answer", above.pid);
             Failure::new(Kind::Refused, message)

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Output, TestHome, eventually, sandboxed};
 
+use crate::events::Stream;
 use crate::home;
 use crate::launched::{launch, status, until_said, until_stopped};
 use crate::wait::Running;
@@ -357,19 +358,11 @@ fn the_socket_of_the_demo_takes_only_the_open_ask() {
 fn opened_and_settled_are_events_and_wait_names_the_ask() {
     sandboxed(|| {
         let home = home();
-        let mut events = home.command(&["events"]);
-        let mut events = Running(events.stdout(Stdio::piped()).spawn().expect("starts")).asleep();
-        let mut lines = BufReader::new(events.0.stdout.take().expect("piped")).lines();
+        let stream = Stream::of(&home, &[]);
         let id = launch(&home, "w", "x [[permit:true]] [[hang]]", &[]);
         let ask = ask_of(&home, &id);
-        let mut until = |kind: &str| -> Value {
-            loop {
-                let line = lines.next().expect("an event").expect("read");
-                let event: Value = serde_json::from_str(&line).expect("JSON");
-                if event["type"] == kind {
-                    return event;
-                }
-            }
+        let until = |kind: &str| -> Value {
+            eventually(kind, || stream.heard().into_iter().find(|event| event["type"] == kind))
         };
         let opened = until("ask.opened");
         assert_eq!(opened["id"], format!("{}-opened", id_of(&ask)));

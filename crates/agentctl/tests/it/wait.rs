@@ -199,7 +199,8 @@ fn idle_is_over_and_a_question_needs_a_human() {
         until(&home, "two", "waiting");
         let said = home.run(&["wait", "two"]);
         assert_said(&said, 10, "two  waiting  question: Which one?\n");
-        assert_eq!(said.stderr, "", "the line says it already");
+        assert!(said.stderr.starts_with("hint: `agentctl answer "), "{}", said.stderr);
+        assert_eq!(said.stderr.lines().count(), 1, "the line says the rest already");
         let waiter = wait(&home, &["two", "--for", "idle"]).asleep();
         tell(&home, "two", "this one");
         let said = waiter.output();

@@ -21,6 +21,8 @@ use crate::native::file;
 
 /// The first version that is known to call the hook without a terminal.
 const HOOKS_SINCE: [u32; 3] = [2, 1, 280];
+/// Largest settings file that is read.
+const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 /// Variables that decide which account pays; the setting `billing` keeps or removes them.
 const BILLING: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"];
 /// Time to wait for a login error after the first line; it follows within 70 ms.
@@ -223,8 +225,27 @@ fn asking(host: &Host, order: &Order) -> Result<Vec<String>, Refusal> {
         );
         return Err(Refusal::new(why, "update it to 2.1.280 or later, or use --keep"));
     }
+    if let Some(file) = disables_hooks(host, order) {
+        let why = format!(
+            "`disableAllHooks` in {} switches our hook off, so --ask would deny every request",
+            file.display()
+        );
+        return Err(Refusal::new(why, "remove that setting, or use --keep"));
+    }
     let settings = ClaudeCode.settings(&host.program, &host.runtime(), span.as_secs().max(1));
     Ok(words(&["--settings", &settings]))
+}
+
+/// Returns the settings file that switches all hooks off, if there is one.
+fn disables_hooks(host: &Host, order: &Order) -> Option<PathBuf> {
+    let user = order.home().map_or_else(|| home(host), PathBuf::from).join("settings.json");
+    let project = |name: &str| order.cwd.join(".claude").join(name);
+    let files = [user, project("settings.json"), project("settings.local.json")];
+    files.into_iter().find(|path| {
+        let bytes = file::read_small(path, host.kernel.uid(), MAX_SETTINGS_BYTES);
+        let settings = bytes.ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        settings.is_some_and(|settings| settings["disableAllHooks"] == true)
+    })
 }
 
 /// Says whether a version is older than another; a text that is no version is not.

@@ -56,7 +56,7 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         "asks",
         &[
             ("agentctl asks", "Everything that waits for you"),
-            ("agentctl asks a7f319c2", "One ask in full, with the commands that answer it"),
+            ("agentctl asks a7f319c2", "One in full, and how to answer it"),
             ("agentctl asks --group morning -q", "Ids of the asks of a group"),
         ],
     ),
@@ -69,8 +69,20 @@ pub(in crate::cli) static ALL: &[Examples] = &[
             ("agentctl answer", "Walk through all asks on a terminal"),
         ],
     ),
-    of("approve", &[("agentctl approve a7f319c2 91f0aa02", "Allow two asks once")]),
-    of("deny", &[("agentctl deny a7f319c2 --message 'use staging'", "Deny it, with a reason")]),
+    of(
+        "approve",
+        &[
+            ("agentctl approve a7f319c2", "Allow it once"),
+            ("agentctl approve a7f319c2 91f0aa02", "Allow two asks once"),
+        ],
+    ),
+    of(
+        "deny",
+        &[
+            ("agentctl deny a7f319c2", "Deny it"),
+            ("agentctl deny a7f319c2 --message 'use staging'", "Deny it, with a reason"),
+        ],
+    ),
     of(
         "status",
         &[
