@@ -25,7 +25,7 @@ pub struct AsksDocument {
 }
 
 /// The answer to `asks --hook`: settings to merge into the agent's own settings file.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct AskHookDocument {
     /// The hooks, by the name of their event.
     pub hooks: serde_json::Value,
@@ -126,13 +126,16 @@ impl Fleet {
     }
 
     /// Returns the settings with which the user's own sessions can be answered from here, of the first agent that
-    /// has a hook for asks; `None` where no agent has one.
+    /// has a hook for asks; without hooks where no agent has one.
     #[must_use]
-    pub fn ask_hook_settings(&self) -> Option<AskHookDocument> {
+    pub fn ask_hook_settings(&self) -> AskHookDocument {
         let mut hooks = self.adapters.iter().filter_map(|adapter| adapter.answering()?.ask_hook());
         let (program, runtime) = (&self.host.program, self.host.runtime());
-        let settings = hooks.next()?.settings(program, &runtime, OWN_HOOK_TIMEOUT.as_secs());
-        serde_json::from_str(&settings).ok()
+        let settings = hooks
+            .next()
+            .map(|hook| hook.settings(program, &runtime, OWN_HOOK_TIMEOUT.as_secs()))
+            .and_then(|settings| serde_json::from_str(&settings).ok());
+        settings.unwrap_or_default()
     }
 
     /// Examines the process that answers: it may not run below an agent.

@@ -92,10 +92,13 @@ impl Asking {
         self.claude.home.path().join(".local/state/agentctl/run/asks")
     }
 
+    /// Returns the socket of the asker, which appears after the ask.
     fn socket(&self) -> PathBuf {
-        let entries = std::fs::read_dir(self.folder()).expect("the folder").flatten();
-        let mut paths = entries.map(|entry| entry.path());
-        paths.find(|path| path.extension().is_some_and(|end| end == "sock")).expect("a socket")
+        eventually("the asker listens", || {
+            let entries = std::fs::read_dir(self.folder()).ok()?.flatten();
+            let mut paths = entries.map(|entry| entry.path());
+            paths.find(|path| path.extension().is_some_and(|end| end == "sock"))
+        })
     }
 
     /// Returns the processes that are askers.

@@ -31,8 +31,11 @@ pub(super) fn folder(host: &Host) -> PathBuf {
 pub(super) fn count_open_asks(look: &Look, process: &Process, served: &mut Served) {
     let status = served.state.as_ref().map(|state| state.status);
     if arguments::asks_on_stdio(&process.argv) {
-        if status.is_none() && frames::is_asking(look, &process.id) {
-            let reason = Some(Reason::of(ReasonKind::Permission));
+        let call = if status.is_none() { frames::asked_call(look, &process.id) } else { None };
+        if let Some(call) = call {
+            let says = format!("pid {} asks in its output", process.id.pid);
+            served.evidence.push(look.evidence("kernel:fd/1", says));
+            let reason = Some(Reason::with(ReasonKind::Permission, call));
             served.state = Some(State { status: Status::Waiting, reason });
         }
         return;

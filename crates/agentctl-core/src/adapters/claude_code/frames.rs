@@ -60,24 +60,29 @@ pub(super) fn asks(look: &Look, session: &Session, id: &ProcId) -> Vec<Ask> {
     asks
 }
 
-/// Says whether a process has asked in its output for a permission that is open.
-pub(super) fn is_asking(look: &Look, id: &ProcId) -> bool {
+/// Returns the call for which a process has asked in its output, in a few words; `None` if no ask is open.
+pub(super) fn asked_call(look: &Look, id: &ProcId) -> Option<String> {
     let mut output = Output::default();
     output.read(look, id);
-    !output.open.is_empty()
+    output.open.last().and_then(call_of).map(|call| call.gist())
+}
+
+/// Returns the tool call of a frame.
+fn call_of(frame: &Value) -> Option<ToolCall> {
+    let request = &frame["request"];
+    Some(ToolCall {
+        id: request["tool_use_id"].as_str().map(str::to_owned),
+        name: request["tool_name"].as_str()?.to_owned(),
+        input: request["input"].clone(),
+    })
 }
 
 /// Makes the ask of a frame.
 fn ask_of(session: &Session, frame: &Value, is_ours: bool) -> Option<Ask> {
     let request = &frame["request"];
     let native = frame["request_id"].as_str()?;
-    let call = ToolCall {
-        id: request["tool_use_id"].as_str().map(str::to_owned),
-        name: request["tool_name"].as_str()?.to_owned(),
-        input: request["input"].clone(),
-    };
     let mut ask = Ask::of(session);
-    describe_call(&mut ask, call);
+    describe_call(&mut ask, call_of(frame)?);
     if is_ours {
         ask.via = Some(AskChannel::Stdin);
         ask.choices = answers::choices(ask.kind, &request["permission_suggestions"]);
