@@ -6,11 +6,13 @@
 
 mod answerer;
 mod delivery;
+mod handing;
 
 use std::time::{Duration, Instant};
 
 pub use self::answerer::{Answerer, AnswererAbove, AnswererLink, AnswererSession};
 use crate::adapters::answering::{Delivered, NotDelivered};
+use crate::adapters::asker::AskerOrder;
 use crate::adapters::{Look, Root};
 use crate::fleet::{self, Fleet, Query, WaitingSession};
 use crate::model::{Ask, AskKind, Evidence, Fault, MIN_ASK_PREFIX, Reply, Session};
@@ -215,12 +217,14 @@ fn deliver(fleet: &Fleet, now: &OpenAsk, reply: &Reply) -> Result<Delivered, Ans
         NotDelivered::NotOffered(why) => AnswerError::NotOffered(ask(), why),
         NotDelivered::Unclear(why) => AnswerError::Unclear(ask(), why),
     })?;
-    if let Delivered::Line(line) = &delivered {
-        let Some(serving) = now.session.processes.first() else {
-            return Err(AnswerError::Gone(Vec::new()));
-        };
-        let written = fleet.host.kernel.write_to_stdin(&serving.id, line, LOCK_TIMEOUT);
-        written.map_err(|error| AnswerError::Refused(ask(), error.to_string()))?;
+    let handing = handing::Handing { host: &fleet.host, answering, look: &look, now };
+    match &delivered {
+        Delivered::Line(line) => handing.write(line)?,
+        Delivered::ToAsker { asker, socket, ask } => {
+            let order = AskerOrder { ask: ask.clone(), reply: reply.clone() };
+            handing.give_to_asker(asker, socket, &order)?;
+        }
+        Delivered::Taken | Delivered::TakenWithoutWords => {}
     }
     Ok(delivered)
 }

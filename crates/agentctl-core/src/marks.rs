@@ -28,6 +28,9 @@ pub const SHIM: &str = "shim";
 /// The hidden subcommand that marks itself and becomes the agent.
 pub const STARTER: &str = "exec-agent";
 
+/// The hidden subcommand that an agent runs as a hook: it holds one ask until somebody answers.
+pub const ASKER: &str = "asker";
+
 /// The variables that a hook, the action of a fuse or a notification program receives.
 pub mod hook {
     /// The moment of the hook that is run.

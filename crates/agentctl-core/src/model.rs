@@ -14,6 +14,7 @@ mod session;
 mod status;
 mod time;
 mod tool_call;
+mod wanted_edits;
 
 use std::borrow::Cow;
 use std::path::PathBuf;

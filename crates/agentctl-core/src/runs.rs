@@ -227,6 +227,13 @@ impl Run {
         self.directory.join("prompt")
     }
 
+    /// Returns the file that holds the first line of an agent whose standard input is a pipe. It is there only
+    /// until the agent is started.
+    #[must_use]
+    pub fn first_line(&self) -> PathBuf {
+        self.directory.join("first-line")
+    }
+
     /// Returns the file of the agent's stdout.
     #[must_use]
     pub fn stdout(&self) -> PathBuf {

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::adapters::answering::{Answering, NotSaid, Saying, Speech, SpokenMessage};
-use crate::adapters::{Look, Root};
+use crate::adapters::{Adapter, Look, Root};
 use crate::fleet::{self, Fleet, Query};
 use crate::model::{Ask, Fault, Join, Message, Role, Session, Status, Target};
 use crate::transcript::Transcript;
@@ -93,12 +93,14 @@ pub fn send(
         await_idle(fleet, target)?;
         return send(fleet, target, text, false);
     }
-    let handing = Handing { fleet, answering, look: &look, root: &root, target, session };
+    let (look, root) = (&look, &root);
+    let handing = Handing { fleet, adapter, answering, look, root, target, session };
     handing.hand_over(text, faults)
 }
 
 struct Handing<'a> {
     fleet: &'a Fleet,
+    adapter: &'a dyn Adapter,
     answering: &'a dyn Answering,
     look: &'a Look,
     root: &'a Root,
@@ -138,6 +140,12 @@ impl Handing<'_> {
         written.map_err(|error| refused(&self.session, &error.to_string(), None))
     }
 
+    /// Says whether a line of the record holds the message.
+    fn holds(&self, line: &[u8], message: &SpokenMessage<'_>) -> bool {
+        self.answering.is_receipt(line, message)
+            || self.adapter.messages(line).iter().any(|line| is_it(line, message))
+    }
+
     /// Waits until the record of the session holds the message.
     fn is_recorded(
         &self,
@@ -150,8 +158,8 @@ impl Handing<'_> {
             if transcript.is_none() {
                 *transcript = Transcript::open(self.fleet, self.target).ok();
             }
-            let more = transcript.as_mut().and_then(|transcript| transcript.more().ok());
-            if more.is_some_and(|more| more.iter().any(|line| is_it(line, message))) {
+            let more = transcript.as_mut().and_then(|transcript| transcript.more_raw().ok());
+            if more.is_some_and(|more| more.iter().any(|line| self.holds(line, message))) {
                 return true;
             }
             let left = until.saturating_duration_since(Instant::now());

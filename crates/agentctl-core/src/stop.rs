@@ -320,7 +320,10 @@ impl Stopping<'_> {
         }
         tree.begin_to_end();
         match plan {
-            Stop::Signals(ladder) => self.signal(&agents, ladder, &mut tree),
+            Stop::Signals(ladder) => {
+                self.ask_to_leave(&look, session, &agents);
+                self.signal(&agents, ladder, &mut tree);
+            }
             Stop::Run { program, args, set } => {
                 self.ask_program(&agents, &ask::AgentCommand { program, args, set })?;
             }

@@ -3,6 +3,7 @@
 //! `cli` turns arguments into questions to `agentctl-core` and passes the answers to `ui`, the only room that
 //! prints. `demo` is an agent like any other: it writes its own files and does not use `cli`.
 
+pub mod asker;
 pub mod cli;
 pub mod client;
 pub mod config;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use agentctl::ui::Ui;
 
 fn main() -> ExitCode {
-    // First, because the shim beside each launched agent must stay small.
-    if let Some(code) = agentctl::shim::dispatch() {
+    // First, because the shim beside each launched agent and the asker of each ask must stay small.
+    if let Some(code) = agentctl::shim::dispatch().or_else(agentctl::asker::dispatch) {
         return code;
     }
     agentctl::failure::report_panics_in_one_line();

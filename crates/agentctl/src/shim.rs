@@ -16,7 +16,9 @@ use std::time::Duration;
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet::{self, Fleet};
 use agentctl_core::hooks::{self, Facts};
-use agentctl_core::kernel::{Kernel, Spawn, Stdio, adopt_orphans, become_program, inherited, reap};
+use agentctl_core::kernel::{
+    Kernel, Spawn, Stdio, adopt_orphans, become_program, endless_pipe, inherited, reap,
+};
 use agentctl_core::launch::{self, AgentEnv};
 use agentctl_core::marks::{AGENT_ENV, MARKER, Marker, SHIM, STARTER};
 use agentctl_core::model::Exit;
@@ -130,13 +132,26 @@ fn start(run: &Run, mutexes: &OsString, command: &[OsString]) -> io::Result<u32>
         set: env.set.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
         unset,
         cwd: std::env::current_dir()?,
-        stdin: Stdio::File(File::open(run.prompt())?),
+        stdin: Stdio::File(stdin(run)?),
         stdout: Stdio::File(launch::output(&run.stdout())?),
         stderr: Stdio::File(launch::output(&run.stderr())?),
         // The shim's copy of the directory lock is closed once the starter has inherited it.
         keep: held(mutexes)?,
     };
     Ok(spawn.detached()?.id())
+}
+
+/// Opens the standard input of the agent: the file of its prompt, or a pipe that begins with its first line.
+fn stdin(run: &Run) -> io::Result<File> {
+    let first = match std::fs::read(run.first_line()) {
+        Ok(first) => first,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return File::open(run.prompt()),
+        Err(error) => return Err(error),
+    };
+    let pipe = endless_pipe(&first)?;
+    // The agent has it now; the prompt stays in its own file.
+    let _left = std::fs::remove_file(run.first_line());
+    Ok(pipe)
 }
 
 /// Runs the on-complete hook with the facts about the ended session.

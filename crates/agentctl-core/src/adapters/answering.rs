@@ -4,8 +4,11 @@
 //! An adapter describes and hands over; the rooms `inbox` and `speech` decide when, check the caller, and report
 //! the result. An agent that cannot be reached has no [`Answering`], and `agentctl adapters` shows that.
 
+use std::path::PathBuf;
+
+use super::asker::AskHook;
 use super::{Look, Root};
-use crate::model::{Ask, Reply, Session};
+use crate::model::{Ask, ProcId, Reply, Session};
 
 /// The asks and messages that reach an agent, for `agentctl adapters`.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +30,30 @@ pub enum Delivered {
     Taken,
     /// The answer was taken, but these words for the agent could not travel with it.
     TakenWithoutWords,
-    /// The bytes to write into the standard input of the agent: it gives no reply.
+    /// The bytes to write into the standard input of the agent: see [`Answering::echo`] for its reply.
     Line(Vec<u8>),
+    /// Our asker that holds the ask must take the answer.
+    ToAsker {
+        /// The process of the asker.
+        asker: ProcId,
+        /// Its socket.
+        socket: PathBuf,
+        /// The id of the ask that it holds.
+        ask: String,
+    },
+}
+
+/// The reply of an agent to a line that was written into its standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Echo {
+    /// The agent gives no replies.
+    None,
+    /// No reply yet.
+    Awaited,
+    /// The agent has taken this line.
+    Taken,
+    /// The ask was settled by something else; the reason.
+    Settled(String),
 }
 
 /// Why an answer was not delivered.
@@ -113,6 +138,16 @@ pub trait Answering: Sync {
         reply: &Reply,
     ) -> Result<Delivered, NotDelivered>;
 
+    /// Looks for the reply of the agent to an answer that was written into its standard input.
+    fn echo(&self, _look: &Look, _session: &Session, _ask: &Ask, _line: &[u8]) -> Echo {
+        Echo::None
+    }
+
+    /// Returns the hook by which the agent asks; `None` where it has none that we can be.
+    fn ask_hook(&self) -> Option<&dyn AskHook> {
+        None
+    }
+
     /// Says whether a live session takes a message now.
     fn speech(&self, _look: &Look, _root: &Root, _session: &Session) -> Speech {
         Speech::one_shot()
@@ -127,6 +162,12 @@ pub trait Answering: Sync {
         _message: &SpokenMessage<'_>,
     ) -> Result<Saying, NotSaid> {
         Err(NotSaid::Refused("it takes no messages".into()))
+    }
+
+    /// Says whether a line of the session's own record shows that the session has this message, beside lines that
+    /// are the message itself.
+    fn is_receipt(&self, _line: &[u8], _message: &SpokenMessage<'_>) -> bool {
+        false
     }
 
     /// Ends the turn of a live session; its process stays.

@@ -113,6 +113,19 @@ pub struct Start {
     pub id: Option<String>,
     /// The agent keeps the name itself; otherwise only the run does.
     pub keeps_name: bool,
+    /// How the agent gets its prompt and later messages.
+    pub stdin: StartStdin,
+}
+
+/// The standard input of a started agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartStdin {
+    /// A regular file with the prompt: the agent reads it to its end.
+    #[default]
+    Prompt,
+    /// A pipe that never ends. It begins with [`Control::first_line`], and takes further lines as long as the
+    /// agent lives.
+    Pipe,
 }
 
 impl Start {
@@ -243,6 +256,14 @@ pub trait Control: Sync {
         Vec::new()
     }
 
+    /// Returns the first line of the standard input of an agent that is started with a pipe: its prompt, in the
+    /// agent's own protocol.
+    fn first_line(&self, _order: &Order, prompt: &str) -> Vec<u8> {
+        let mut line = prompt.as_bytes().to_vec();
+        line.push(b'\n');
+        line
+    }
+
     /// Returns the longest prompt that it reads, in characters; `None` where no limit is known.
     fn longest_prompt(&self) -> Option<usize> {
         None
@@ -264,6 +285,11 @@ pub trait Control: Sync {
 
     /// Returns how to stop this session, or this process without one.
     fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop;
+
+    /// Asks a session at rest to leave by itself, before the first signal; says whether it was asked.
+    fn ask_to_leave(&self, _look: &Look, _session: &Session) -> bool {
+        false
+    }
 
     /// Asks the server that hosts a session to end its turn; returns the server's answer.
     fn interrupt(&self, _look: &Look, _root: &Root, _session: &Session) -> Result<String, String> {

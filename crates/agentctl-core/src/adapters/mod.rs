@@ -6,6 +6,7 @@
 //! through it with [`demo`] as the example.
 
 pub mod answering;
+pub mod asker;
 mod cached;
 mod claims;
 pub mod claude_code;
@@ -13,6 +14,7 @@ pub mod codex;
 pub mod control;
 mod declared;
 pub mod demo;
+pub mod describe_ask;
 pub mod launchers;
 pub mod openclaw;
 pub mod opencode;

@@ -8,7 +8,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::control::{
-    Abilities, Begin, Control, FirstWords, Handshake, Order, Permissions, Refusal, Start, Stop,
+    Abilities, Begin, Control, FirstWords, Handshake, Order, Permissions, Refusal, Start,
+    StartStdin, Stop,
 };
 use super::pi::{self, Kind, PACKAGES};
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, Variables, version_beside};
@@ -132,7 +133,7 @@ impl Control for PiRust {
         let unset =
             if inside_pi { vec!["PI_PROVIDER".into(), "PI_MODEL".into()] } else { Vec::new() };
         let set = pi::moved_home(host, order);
-        Ok(Start { program, args, set, unset, id, keeps_name: false })
+        Ok(Start { program, args, set, unset, id, keeps_name: false, stdin: StartStdin::Prompt })
     }
 
     fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {

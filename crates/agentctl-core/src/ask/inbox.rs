@@ -1,5 +1,7 @@
 //! The questions `asks` and `answer`: everything that waits for a human, and the answer to one of it.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +9,9 @@ use super::{Fleet, NotOne, UnresolvedText};
 use crate::fleet::{self, Query};
 use crate::inbox::{self, AnswerError, Answerer};
 use crate::model::{Ask, Evidence, Fault, MIN_ASK_PREFIX, Reply, SCHEMA_VERSION, Session};
+
+/// Time that the hook in the user's own settings waits for an answer.
+const OWN_HOOK_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// The answer to `asks --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -17,6 +22,13 @@ pub struct AsksDocument {
     pub asks: Vec<Ask>,
     /// The sources that could not be asked.
     pub faults: Vec<Fault>,
+}
+
+/// The answer to `asks --hook`: settings to merge into the agent's own settings file.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+pub struct AskHookDocument {
+    /// The hooks, by the name of their event.
+    pub hooks: serde_json::Value,
 }
 
 /// The question for asks.
@@ -111,6 +123,19 @@ impl Fleet {
                 && (ask.session_id == id && (id.is_some() || ask.pid == target.pid))
         };
         Ok(asks.iter().filter(is_meant).map(|ask| ask.id.clone()).collect())
+    }
+
+    /// Returns the settings with which the user's own sessions can be answered from here, of the first agent that
+    /// has a hook for asks; without hooks where no agent has one.
+    #[must_use]
+    pub fn ask_hook_settings(&self) -> AskHookDocument {
+        let mut hooks = self.adapters.iter().filter_map(|adapter| adapter.answering()?.ask_hook());
+        let (program, runtime) = (&self.host.program, self.host.runtime());
+        let settings = hooks
+            .next()
+            .map(|hook| hook.settings(program, &runtime, OWN_HOOK_TIMEOUT.as_secs()))
+            .and_then(|settings| serde_json::from_str(&settings).ok());
+        settings.unwrap_or_default()
     }
 
     /// Examines the process that answers: it may not run below an agent.

@@ -107,15 +107,21 @@ impl Answerer {
     /// Says whether this process may not answer the asks of a session.
     #[must_use]
     pub fn may_not_answer(&self, fleet: &Fleet, session: &Session) -> bool {
+        self.may_not_answer_id(fleet, session.adapter, session.id.as_deref())
+    }
+
+    /// Says whether this process may not answer the asks of the session of this id.
+    #[must_use]
+    pub fn may_not_answer_id(&self, fleet: &Fleet, adapter: &str, id: Option<&str>) -> bool {
         if self.unseen.is_some() {
             return true;
         }
         if self.above.is_empty() {
             return false;
         }
-        let Some(id) = &session.id else { return true };
+        let Some(id) = id else { return true };
         let is_ours = |above: &AnswererAbove| match &above.session {
-            Some(above) => above.adapter == session.adapter && above.id == *id,
+            Some(above) => above.adapter == adapter && above.id == id,
             // The session of this agent is not known: it may be the one that asks.
             None => true,
         };

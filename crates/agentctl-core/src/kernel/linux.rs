@@ -9,6 +9,7 @@ mod descriptors;
 mod exit_watch;
 mod fast_exit;
 mod held;
+mod held_text;
 mod memory;
 mod newest_pid;
 mod other_users;
@@ -39,8 +40,10 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 pub use self::exit_watch::ExitWatch;
 pub use self::fast_exit::release_later;
 pub use self::held::Held;
+pub use self::held_text::hold_text;
 pub use self::memory::{give_back_memory, keep_memory_together};
 pub use self::newest_pid::NewestPid;
+pub use self::stdin_pipe::endless_pipe;
 use super::{Brief, FileLock, Liveness, Mechanism, Process, Table, deadline};
 use crate::model::{ProcId, Time};
 

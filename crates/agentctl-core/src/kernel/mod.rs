@@ -31,7 +31,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub use self::limits::{Limits, limits};
 pub use self::user::user_name;
 pub use platform::{
-    ExitWatch, Held, Kernel, NewestPid, give_back_memory, keep_memory_together, release_later,
+    ExitWatch, Held, Kernel, NewestPid, endless_pipe, give_back_memory, hold_text,
+    keep_memory_together, release_later,
 };
 pub use spawn::{
     Attended, EnvChanges, Spawn, Stdio, adopt_orphans, become_command, become_program, inherited,

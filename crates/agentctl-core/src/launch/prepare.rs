@@ -1,10 +1,11 @@
-//! Runs the agent's own preparation commands before a launch, each with a timeout. A failure ends the
-//! launch.
+//! The steps before a launch: the first line of an agent that reads a pipe, and the agent's own preparation
+//! commands, each with a timeout. A failure ends the launch.
 
 use std::fs::File;
 use std::io::Write;
 
 use super::{LaunchError, Starting, io, last_output, output};
+use crate::adapters::control::StartStdin;
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::model::Exit;
@@ -14,9 +15,16 @@ use crate::runs::Run;
 /// Limit of the output that is kept.
 const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 
-/// Runs the preparation commands one after the other, in the agent's directory and environment.
+/// Writes the first line, if the agent reads a pipe, and runs the preparation commands one after the other, in
+/// the agent's directory and environment.
 pub(super) fn run(host: &Host, starting: &Starting<'_>, run: &Run) -> Result<(), LaunchError> {
     let Starting { launch, control, start, .. } = *starting;
+    if start.stdin == StartStdin::Pipe {
+        let prompt = String::from_utf8_lossy(&launch.prompt);
+        private::file(&run.first_line())
+            .and_then(|mut file| file.write_all(&control.first_line(&launch.order, &prompt)))
+            .map_err(io("the run's folder cannot be written"))?;
+    }
     for preparation in control.prepare(host, &launch.order, start) {
         let told = run.directory.join("prepare.in");
         private::file(&told)

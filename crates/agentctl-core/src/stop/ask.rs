@@ -17,6 +17,9 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for the exit of the agent's process after its stop command has succeeded.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time for a session at rest to leave by itself.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The agent's own stop command.
 pub(super) struct AgentCommand {
     pub(super) program: PathBuf,
@@ -55,6 +58,15 @@ fn heard(adapter: &str, session: Option<&Session>, faults: &[Fault]) -> Heard {
 }
 
 impl Stopping<'_> {
+    /// Asks a session at rest to leave by itself, where its agent takes such a request. The signals follow all
+    /// the same; a process that has left does not get them.
+    pub(super) fn ask_to_leave(&self, look: &Look, session: &Session, agents: &Agents) {
+        let may_ask = !self.options.force && session.status == Status::Idle;
+        if may_ask && self.control.ask_to_leave(look, session) {
+            let _left = Held::wait_for_all(&agents.held, LEAVE_TIMEOUT.min(self.left() / 2));
+        }
+    }
+
     /// Runs the agent's own stop command and waits for the exit of its process. The process is not
     /// signalled, because its supervisor would restart it.
     pub(super) fn ask_program(

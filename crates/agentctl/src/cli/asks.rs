@@ -1,6 +1,7 @@
 //! `agentctl asks`: everything that waits for a human.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use agentctl_core::ask::{AsksRequest, Fleet};
 use agentctl_core::model::Ask;
@@ -31,11 +32,18 @@ pub(super) struct AsksArgs {
     /// Only asks of sessions of this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
+    /// Print the settings with which your own Claude Code sessions can be answered from here
+    #[arg(long, conflicts_with_all = ["select", "adapter", "group", "cwd"])]
+    hook: bool,
     #[command(flatten)]
     shape: ShapeArgs,
 }
 
 pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
+    if args.hook {
+        ui.json(&fleet.ask_hook_settings())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let (host, shape) = (&fleet.host, args.shape.shape::<AskListRow>()?);
     let request = request(args);
     let mut document =

@@ -7,6 +7,7 @@ mod agents_named;
 mod attach;
 mod attacks;
 mod claude_code;
+mod claude_code_asks;
 mod claude_code_beginnings;
 mod claude_code_ends;
 mod claude_code_processes;

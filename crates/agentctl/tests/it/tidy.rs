@@ -62,6 +62,8 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
         let others = [
             "mod",
             "answering",
+            "asker",
+            "describe_ask",
             "claims",
             "control",
             "declared",

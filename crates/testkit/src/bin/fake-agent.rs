@@ -18,6 +18,7 @@
 //! - `listen PATH`: accepts connections on a Unix socket and holds them
 //! - `relay PATH`: listens on a Unix socket and passes each connection on to the socket `PATH.behind`
 //! - `connect PATH`: connects to a Unix socket and holds the connection
+//! - `tell PATH LINE FILE`: sends a line to a Unix socket and writes the reply into a file
 //! - `remove PATH`: removes a file
 //! - `say TEXT`: prints the text, then continues
 //! - `exit CODE`: ends
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
                 let stream = std::os::unix::net::UnixStream::connect(word()).expect("connected");
                 held.push(File::from(std::os::fd::OwnedFd::from(stream)));
             }
+            "tell" => tell(&word(), &word(), &word()),
             "remove" => std::fs::remove_file(word()).expect("removed"),
             "say" => println!("{}", word()),
             "env" => env.push((word(), word())),
@@ -147,6 +149,16 @@ fn main() -> ExitCode {
         std::fs::write(path, asked).expect("written");
     }
     ExitCode::SUCCESS
+}
+
+/// Sends a line to a socket and keeps the reply in a file, which appears whole.
+fn tell(socket: &str, line: &str, file: &str) {
+    let mut stream = UnixStream::connect(socket).expect("connected");
+    writeln!(stream, "{line}").expect("sent");
+    let mut reply = String::new();
+    BufReader::new(stream).read_line(&mut reply).expect("replied");
+    std::fs::write(format!("{file}.part"), reply).expect("written");
+    std::fs::rename(format!("{file}.part"), file).expect("renamed");
 }
 
 /// Opens a watch of files, as agents do for their settings.

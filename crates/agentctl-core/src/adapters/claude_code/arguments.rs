@@ -65,6 +65,14 @@ pub(super) fn takes_a_stream(argv: &[String]) -> bool {
         && argv.iter().any(|a| a.contains("stream-json") && !a.contains("output"))
 }
 
+/// Says whether it asks for permissions in its output and reads the answers from its input.
+pub(super) fn asks_on_stdio(argv: &[String]) -> bool {
+    let is_option = |arg: &String| {
+        arg == "--permission-prompt-tool" || arg.starts_with("--permission-prompt-tool=")
+    };
+    takes_a_stream(argv) && argv.iter().any(is_option)
+}
+
 /// Says whether its session is written nowhere.
 pub(super) fn keeps_no_transcript(argv: &[String]) -> bool {
     argv.iter().any(|a| a == "--no-session-persistence")

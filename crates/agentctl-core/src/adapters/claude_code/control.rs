@@ -7,16 +7,22 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{ClaudeCode, NAME, VARIABLES};
+use super::program::PACKAGE;
+use super::{ClaudeCode, NAME, VARIABLES, frames};
+use crate::adapters::asker::AskHook;
 use crate::adapters::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Refusal, Start,
-    Stop,
+    StartStdin, Stop,
 };
-use crate::adapters::{Look, Root};
+use crate::adapters::{Look, Root, version_beside};
 use crate::host::Host;
 use crate::model::Session;
 use crate::native::file;
 
+/// The first version that is known to call the hook without a terminal.
+const HOOKS_SINCE: [u32; 3] = [2, 1, 280];
+/// Largest settings file that is read.
+const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 /// Variables that decide which account pays; the setting `billing` keeps or removes them.
 const BILLING: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"];
 /// Time to wait for a login error after the first line; it follows within 70 ms.
@@ -46,6 +52,7 @@ impl Control for ClaudeCode {
         })?;
         let mut args: Vec<OsString> =
             ["-p", "--output-format", "stream-json", "--verbose"].map(Into::into).to_vec();
+        let ways = asking(host, order)?;
         let mut say = |words: &[&str]| args.extend(words.iter().map(Into::into));
         let fresh = uuid::Uuid::new_v4().to_string();
         let id = match &order.begin {
@@ -68,7 +75,11 @@ impl Control for ClaudeCode {
         if let Some(name) = &order.name {
             say(&["--name", name]);
         }
+        say(&ways.iter().map(String::as_str).collect::<Vec<_>>());
         match order.permissions {
+            Permissions::Default if order.ask.is_some() || order.keep => {
+                say(&["--permission-mode", "default"]);
+            }
             Permissions::Default => {}
             Permissions::Edits => say(&["--permission-mode", "acceptEdits"]),
             Permissions::Bypass => say(&["--dangerously-skip-permissions"]),
@@ -80,12 +91,17 @@ impl Control for ClaudeCode {
         let moved = order.home().filter(|root| *root != file::resolve_root(&home(host)));
         let set = moved.map(|root| ("CLAUDE_CONFIG_DIR".into(), root.to_string_lossy().into()));
         let set = set.into_iter().collect();
-        Ok(Start { program, args, set, unset, id: Some(id), keeps_name: true })
+        let stdin = if order.keep { StartStdin::Pipe } else { StartStdin::Prompt };
+        Ok(Start { program, args, set, unset, id: Some(id), keeps_name: true, stdin })
     }
 
     fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {
         let start = self.start(host, order);
         Some(start.map(|start| start.with_args(["--resume".into(), order.session().into()])))
+    }
+
+    fn first_line(&self, _order: &Order, prompt: &str) -> Vec<u8> {
+        frames::message(uuid::Uuid::new_v4(), prompt)
     }
 
     fn longest_prompt(&self) -> Option<usize> {
@@ -149,6 +165,11 @@ impl Control for ClaudeCode {
         super::stop::plan(look, root, session)
     }
 
+    fn ask_to_leave(&self, look: &Look, session: &Session) -> bool {
+        let process = frames::kept(look, session);
+        process.is_some_and(|process| frames::request(look, process, "end_session").is_ok())
+    }
+
     fn marks(&self, session: &Session) -> Vec<Mark> {
         super::stop::marks(session)
     }
@@ -172,6 +193,69 @@ impl Control for ClaudeCode {
             "AI_AGENT",
         ]
     }
+}
+
+/// Returns the options with which it asks a human: a hook of ours, or, for a session that stays, the stream
+/// protocol on its standard input and output. See docs/adr/0047.
+fn asking(host: &Host, order: &Order) -> Result<Vec<String>, Refusal> {
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    if order.keep {
+        return Ok(words(&[
+            "--input-format",
+            "stream-json",
+            "--replay-user-messages",
+            "--permission-prompt-tool",
+            "stdio",
+        ]));
+    }
+    let Some(span) = order.ask else { return Ok(Vec::new()) };
+    if order.permissions == Permissions::Bypass {
+        let why = "nothing is asked with --permissions bypass, so --ask has no meaning";
+        return Err(Refusal::new(why, "leave one of the two out"));
+    }
+    if order.extra.iter().any(|arg| arg.to_string_lossy().starts_with("--settings")) {
+        let why = "Claude Code reads only one --settings, and --ask needs it";
+        return Err(Refusal::new(why, "put your own settings into .claude/settings.local.json"));
+    }
+    let program = host.which("claude");
+    let version = program.and_then(|program| version_beside(&program, PACKAGE));
+    if let Some(version) = version.filter(|version| is_before(version, HOOKS_SINCE)) {
+        let why = format!(
+            "Claude Code {version} does not call a hook without a terminal, so --ask would deny every request"
+        );
+        return Err(Refusal::new(why, "update it to 2.1.280 or later, or use --keep"));
+    }
+    if let Some(file) = disables_hooks(host, order) {
+        let why = format!(
+            "`disableAllHooks` in {} switches our hook off, so --ask would deny every request",
+            file.display()
+        );
+        return Err(Refusal::new(why, "remove that setting, or use --keep"));
+    }
+    let settings = ClaudeCode.settings(&host.program, &host.runtime(), span.as_secs().max(1));
+    Ok(words(&["--settings", &settings]))
+}
+
+/// Returns the settings file that switches all hooks off, if there is one.
+fn disables_hooks(host: &Host, order: &Order) -> Option<PathBuf> {
+    let user = order.home().map_or_else(|| home(host), PathBuf::from).join("settings.json");
+    let project = |name: &str| order.cwd.join(".claude").join(name);
+    let files = [user, project("settings.json"), project("settings.local.json")];
+    files.into_iter().find(|path| {
+        let bytes = file::read_small(path, host.kernel.uid(), MAX_SETTINGS_BYTES);
+        let settings = bytes.ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        settings.is_some_and(|settings| settings["disableAllHooks"] == true)
+    })
+}
+
+/// Says whether a version is older than another; a text that is no version is not.
+fn is_before(version: &str, other: [u32; 3]) -> bool {
+    let mut numbers = version.splitn(3, '.').map(|part| {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        part[..digits].parse::<u32>().ok()
+    });
+    let mut next = || numbers.next().flatten();
+    matches!((next(), next(), next()), (Some(a), Some(b), Some(c)) if [a, b, c] < other)
 }
 
 /// Says whether there is a variable or file that Claude Code could log in with.

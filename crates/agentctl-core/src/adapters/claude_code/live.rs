@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::{ClaudeCode, NAME, arguments, dialogs, program};
+use super::pid_domain::{Domain, domain};
+use super::{ClaudeCode, NAME, arguments, asks, dialogs, program};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault, pid_of, skipped};
 use crate::kernel::Process;
 use crate::kernel::deadline;
-use crate::model::{FaultCode, Reason, ReasonKind, Status, Time, is_session_id};
+use crate::model::{FaultCode, ProcId, Reason, ReasonKind, Status, Time, is_session_id};
 use crate::native::file;
 
 /// Largest live record that is read.
@@ -36,18 +37,25 @@ const NAMESAKE: &str =
 /// `sessions/<pid>.json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct LiveRecord {
-    session_id: String,
+pub(super) struct LiveRecord {
+    pub(super) session_id: String,
     cwd: Option<String>,
     started_at: Option<i64>,
     proc_start: Option<String>,
     pid_domain: Option<String>,
-    status: Option<String>,
+    pub(super) status: Option<String>,
     waiting_for: Option<String>,
     name: Option<String>,
     name_source: Option<String>,
     kind: Option<String>,
     entrypoint: Option<String>,
+}
+
+impl LiveRecord {
+    /// Says whether the session runs in a terminal, or in the background with the interface of one.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.entrypoint.as_deref() != Some("sdk-cli")
+    }
 }
 
 /// Reads all live records of a home and adds the processes that have none.
@@ -260,6 +268,9 @@ impl Living<'_> {
             Some(why) => Some(unknown(ReasonKind::Unreadable, why)),
             None => record.status.as_deref().map(|s| state(s, record.waiting_for.as_deref())),
         };
+        if !record.has_terminal() {
+            asks::count_open_asks(self.look, process, &mut served);
+        }
         let older = record.pid_domain.is_none();
         if served.state.is_none() && older && arguments::keeps_no_transcript(&process.argv) {
             let why = "it keeps no transcript, and this version does not record a status";
@@ -393,40 +404,20 @@ fn parse(look: &Look, entry: &file::DirectoryEntry) -> Result<Parsed, file::Skip
     }
 }
 
-enum Domain {
-    Ours,
-    /// The record does not name a domain: versions before 2.1.280.
-    Unnamed,
-    /// No process lives there any more.
-    Deserted,
-    Elsewhere(String),
-}
-
-/// Compares `linux:<machine-id>:pid:[<namespace>]` with ours: a pid is valid only in its own domain.
-fn domain(look: &Look, text: Option<&str>) -> Domain {
-    let kernel = &look.host.kernel;
-    let Some(text) = text else { return Domain::Unnamed };
-    let mut parts = text.splitn(3, ':');
-    let (_, machine, space) = (parts.next(), parts.next(), parts.next());
-    let space = space.and_then(|s| s.strip_prefix("pid:[")?.strip_suffix(']')?.parse::<u64>().ok());
-    let same_machine = kernel.machine_id().is_none_or(|own| machine == Some(own));
-    match space {
-        Some(space) if same_machine && space == kernel.pid_namespace() => Domain::Ours,
-        // From the machine's own namespace every process is visible, so a namespace without processes
-        // is gone.
-        Some(space)
-            if same_machine
-                && kernel.sees_whole_machine()
-                && kernel.namespace_is_inhabited(space).is_ok_and(|inhabited| !inhabited) =>
-        {
-            Domain::Deserted
+/// Returns the live record of one process; `None` if it has none, or another process wrote it.
+pub(super) fn recorded(look: &Look, home: &Path, id: &ProcId) -> Option<LiveRecord> {
+    let name = format!("{}.json", id.pid);
+    let path = home.join("sessions").join(&name);
+    for _ in 0..MAX_PAUSES {
+        let bytes = file::read_small(&path, look.host.kernel.uid(), RECORD_BYTES).ok()?;
+        if let Ok(record) = serde_json::from_slice::<LiveRecord>(&bytes) {
+            let start = record.proc_start.as_deref().and_then(|start| start.parse::<u64>().ok());
+            return (start == Some(id.start_ticks)).then_some(record);
         }
-        Some(_) if same_machine => {
-            Domain::Elsewhere("its process lives in another pid namespace".into())
-        }
-        Some(_) => Domain::Elsewhere("it was recorded on another machine".into()),
-        None => Domain::Elsewhere(format!("its pid namespace `{text}` is not understood")),
+        // The record is being written.
+        std::thread::park_timeout(REWRITE_PAUSE);
     }
+    None
 }
 
 fn unknown(kind: ReasonKind, why: impl Into<String>) -> State {

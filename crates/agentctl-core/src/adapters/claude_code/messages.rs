@@ -21,6 +21,7 @@ pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
         "user" => user(&line, bytes),
         "assistant" => assistant(&line),
         "system" => system(&line),
+        "attachment" => absorbed(&line),
         _ => None,
     };
     let at = line.at();
@@ -33,6 +34,8 @@ pub(super) fn read(bytes: &[u8]) -> Vec<Message> {
     message.map(complete).into_iter().collect()
 }
 
+/// Number of first bytes of an attachment in which its kind is looked for before it is parsed.
+const QUEUED_PREFIX_BYTES: usize = 64;
 /// Number of first bytes of a line in which its kind is looked for before it is parsed.
 const PREFIX_BYTES: usize = 2 << 10;
 
@@ -115,6 +118,34 @@ fn user(line: &Line<'_>, bytes: &[u8]) -> Option<Message> {
         result.edits = edits(bytes);
     }
     (!message.is_empty()).then_some(message)
+}
+
+/// Returns the message that the user sent while a turn was running, and that the turn took in.
+fn absorbed(line: &Line<'_>) -> Option<Message> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Queued {
+        #[serde(rename = "type")]
+        kind: String,
+        prompt: Value,
+        #[serde(rename = "source_uuid")]
+        source_uuid: Option<String>,
+        command_mode: Option<String>,
+    }
+    let raw = line.attachment?.get();
+    // Most attachments are long and of another kind.
+    let beginning = &raw.as_bytes()[..raw.len().min(QUEUED_PREFIX_BYTES)];
+    memchr::memmem::find(beginning, b"\"queued_command\"")?;
+    let queued: Queued = serde_json::from_str(raw).ok()?;
+    let is_prompt = queued.command_mode.as_deref().is_none_or(|mode| mode == "prompt");
+    if queued.kind != "queued_command" || !is_prompt {
+        return None;
+    }
+    let text = result_text(&queued.prompt);
+    let mut message = Message::of(Role::User);
+    message.id = queued.source_uuid;
+    message.text = Some(text).filter(|text| !text.trim().is_empty());
+    message.text.is_some().then_some(message)
 }
 
 fn image(source: &Value) -> Image {

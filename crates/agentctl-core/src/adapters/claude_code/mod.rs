@@ -6,15 +6,22 @@
 //! session id: `/clear` changes the id under the same process. Facts and versions:
 //! `docs/agents/claude-code.md`.
 
+mod answering;
+mod answers;
 mod arguments;
+mod asks;
 mod control;
 mod dialogs;
 mod ends;
+mod frames;
 mod home;
+mod hook;
 mod lines;
 mod live;
 mod messages;
+mod pid_domain;
 mod program;
+mod receipts;
 mod record;
 pub(super) mod stop;
 mod subagents;
@@ -25,6 +32,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::answering::Answering;
+use super::asker::ASKER_COMM;
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, LineFacts, Look, Record, Root, Served,
@@ -33,7 +42,7 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
-use crate::model::{Locator, Message, Time};
+use crate::model::{Ask, Locator, Message, Session, Time};
 use crate::native::file;
 
 pub(super) const NAME: &str = "claude-code";
@@ -75,7 +84,8 @@ impl Adapter for ClaudeCode {
     }
 
     fn is_candidate(&self, brief: Brief<'_>) -> bool {
-        program::is_candidate(brief.comm, brief.exe_name)
+        // Our asker is the hook that it starts.
+        program::is_candidate(brief.comm, brief.exe_name) || brief.comm == ASKER_COMM
     }
 
     fn homes(&self, host: &Host) -> Vec<PathBuf> {
@@ -140,6 +150,10 @@ impl Adapter for ClaudeCode {
 
     fn settings(&self) -> Settings {
         Settings::Choices(&[Setting { key: "billing", values: &["inherit", "subscription"] }])
+    }
+
+    fn answering(&self) -> Option<&dyn Answering> {
+        Some(self)
     }
 
     fn control(&self) -> Option<&dyn Control> {
@@ -447,6 +461,11 @@ impl Store for ClaudeStore<'_> {
         record
     }
 
+    fn asks(&self, session: &Session) -> Found<Ask> {
+        let locator = session.id.as_deref().and_then(|id| self.exact(id)?.pop());
+        asks::of(self.look, self.root, session, locator.as_ref())
+    }
+
     fn open_child(&self, locator: &Locator) -> Option<Turn> {
         // Versions with the older layout write no live record, so their subagents are never needed
         // here.
@@ -465,11 +484,14 @@ impl Store for ClaudeStore<'_> {
     }
 
     fn beginnings(&self) -> Vec<PathBuf> {
-        vec![self.root.path().join("sessions")]
+        vec![self.root.path().join("sessions"), asks::folder(&self.look.host)]
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
         let expected = || self.served.get().and_then(|served| served.get(&locator.id)).cloned();
-        watch::places(self.root.path(), locator.path.clone().or_else(expected))
+        let mut places = watch::places(self.root.path(), locator.path.clone().or_else(expected));
+        // An asker that begins or ends changes it.
+        places.push(asks::folder(&self.look.host));
+        places
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Codex, VARIABLES};
 use crate::adapters::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Refusal, Start,
-    Stop,
+    StartStdin, Stop,
 };
 use crate::adapters::{Look, Root};
 use crate::host::Host;
@@ -71,7 +71,15 @@ impl Control for Codex {
         let moved = order.home().filter(|root| *root != usual);
         let set = moved.map(|root| ("CODEX_HOME".into(), root.to_string_lossy().into()));
         let set = set.into_iter().collect();
-        Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
+        Ok(Start {
+            program,
+            args,
+            set,
+            unset: Vec::new(),
+            id,
+            keeps_name: false,
+            stdin: StartStdin::Prompt,
+        })
     }
 
     fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {

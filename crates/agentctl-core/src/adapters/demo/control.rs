@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::{Demo, SUBCOMMAND, home};
 use crate::adapters::control::{
-    Abilities, Begin, Control, FirstWords, Handshake, Order, Refusal, Start, Stop,
+    Abilities, Begin, Control, FirstWords, Handshake, Order, Refusal, Start, StartStdin, Stop,
 };
 use crate::adapters::{Look, Root};
 use crate::host::Host;
@@ -53,6 +53,7 @@ impl Control for Demo {
             unset: Vec::new(),
             id: Some(id),
             keeps_name: false,
+            stdin: StartStdin::Prompt,
         })
     }
 

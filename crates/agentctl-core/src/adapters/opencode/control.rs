@@ -14,7 +14,7 @@ use super::home::{self, Home};
 use super::{NAME, OpenCode, VARIABLES};
 use crate::adapters::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Preparation,
-    Refusal, Start, Stop,
+    Refusal, Start, StartStdin, Stop,
 };
 use crate::adapters::{Look, Root};
 use crate::host::Host;
@@ -68,7 +68,15 @@ impl Control for OpenCode {
             Permissions::Bypass => args.push("--auto".into()),
         }
         args.extend(order.extra.iter().cloned());
-        Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name: false })
+        Ok(Start {
+            program,
+            args,
+            set,
+            unset: Vec::new(),
+            id,
+            keeps_name: false,
+            stdin: StartStdin::Prompt,
+        })
     }
 
     fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {

@@ -15,7 +15,7 @@ use super::process::home;
 use super::store::session_file;
 use super::{Kind, PACKAGES, Pi, process};
 use crate::adapters::control::{
-    Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Refusal, Start, Stop,
+    Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Refusal, Start, StartStdin, Stop,
 };
 use crate::adapters::{Look, Root, version_beside};
 use crate::host::Host;
@@ -77,7 +77,15 @@ impl Control for Pi {
             }
         };
         let set = moved_home(host, order);
-        Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name })
+        Ok(Start {
+            program,
+            args,
+            set,
+            unset: Vec::new(),
+            id,
+            keeps_name,
+            stdin: StartStdin::Prompt,
+        })
     }
 
     fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {

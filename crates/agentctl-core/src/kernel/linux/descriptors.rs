@@ -152,7 +152,7 @@ impl Kernel {
     }
 }
 
-fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
+pub(super) fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(openat(process, "fd", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
@@ -171,7 +171,7 @@ fn sockets(process: &OwnedFd) -> io::Result<HashSet<u64>> {
 }
 
 /// Returns the names of all descriptors, unless there are too many.
-fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
+pub(super) fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();

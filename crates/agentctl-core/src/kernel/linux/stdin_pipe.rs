@@ -2,8 +2,8 @@
 //! at all.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,26 @@ use crate::model::ProcId;
 const PIPE_BUF: usize = 4096;
 /// Pause between two attempts to take the lock of the pipe.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Size of the pipe that is the standard input of an agent: the most that an unprivileged process may ask for.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Makes a pipe that never ends, with these bytes in it. It is open for reading and writing, so the process that
+/// has it as standard input is its own writer: it never sees an end of file, whoever else exits.
+pub fn endless_pipe(first: &[u8]) -> io::Result<File> {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let both = openat(rustix::fs::CWD, path, flags, Mode::empty())?;
+    // A smaller pipe is no error while the bytes fit.
+    let _smaller = rustix::pipe::fcntl_setpipe_size(&both, PIPE_BYTES);
+    if rustix::pipe::fcntl_getpipe_size(&both)? < first.len() {
+        let why = "the prompt is longer than the input of an agent that stays can hold at once";
+        return Err(io::Error::other(why));
+    }
+    File::from(writer).write_all(first)?;
+    Ok(both.into())
+}
 
 impl Kernel {
     /// Writes one line into the pipe that is the standard input of a process. Other writers of this program are

@@ -11,6 +11,16 @@ fn unsupported(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
+/// Fails: macOS has no sealed memory files.
+pub fn hold_text(_name: &str, _text: &[u8]) -> io::Result<std::os::fd::OwnedFd> {
+    Err(unsupported("macOS has no sealed memory files"))
+}
+
+/// Fails: a pipe cannot be written to through another process on macOS.
+pub fn endless_pipe(_first: &[u8]) -> io::Result<std::fs::File> {
+    Err(unsupported("sessions that stay are not supported on macOS"))
+}
+
 impl Kernel {
     /// Fails: macOS does not give access to the standard input of another process.
     pub fn write_to_stdin(
@@ -20,6 +30,11 @@ impl Kernel {
         _timeout: std::time::Duration,
     ) -> io::Result<()> {
         Err(unsupported("macOS does not open the standard input of another process"))
+    }
+
+    /// Fails: macOS has no memory files that other processes can open.
+    pub fn held_text(&self, _id: &ProcId, _name: &str, _most: u64) -> io::Result<Option<Vec<u8>>> {
+        Err(unsupported("the memory files of other processes are not read on macOS"))
     }
 
     /// Fails: macOS does not show the standard output of a process.

@@ -27,9 +27,11 @@ pub(in crate::cli) struct Flags {
     permissions: Option<PermissionsArg>,
     /// Let the agent ask a human (`agentctl asks`), and wait this long for each answer [default: 24h]
     #[arg(long, value_name = "SPAN", num_args = 0..=1, require_equals = true)]
+    #[allow(clippy::option_option)] // an option whose value may be left out
     ask: Option<Option<Span>>,
     /// Keep the agent when its turn is over, for `agentctl send`; stop it when it was idle for this long
     #[arg(long, value_name = "IDLE", num_args = 0..=1, require_equals = true)]
+    #[allow(clippy::option_option)] // an option whose value may be left out
     pub(super) keep: Option<Option<Span>>,
     /// Start even if the directory is occupied or locked
     #[arg(long)]

@@ -6,6 +6,7 @@
 //! `terminal` (with a person before it).
 
 mod any_version;
+mod asking;
 mod control;
 mod headless;
 mod homes;
@@ -127,6 +128,29 @@ pub static SCENARIOS: &[Scenario] = &[
         "waited-terminal",
         "`wait` and `stop` with a person before it",
         control::terminal,
+    ),
+    CLAUDE.core("asked-allowed", "`launch --ask`: listed, allowed, done", asking::allowed),
+    CLAUDE.headless("asked-denied", "the same, denied with words", asking::denied),
+    CLAUDE.headless(
+        "asked-at-once",
+        "four answers at once: one is taken",
+        asking::answered_at_once,
+    ),
+    CLAUDE.headless("asked-from-below", "an agent answers: refused", asking::from_below),
+    CLAUDE.headless("asked-forgotten", "all of agentctl's files are wiped", asking::forgotten),
+    CLAUDE.headless(
+        "asked-killed",
+        "SIGKILL while it asks: no asker is left",
+        asking::agent_killed,
+    ),
+    CLAUDE.headless("kept", "`launch --keep`: messages, an ask, `stop --turn`", asking::kept),
+    CLAUDE.headless("kept-steered", "a message while a tool is at work", asking::kept_steered),
+    CLAUDE.headless("kept-forgotten", "the same with wiped files", asking::kept_forgotten),
+    CLAUDE.terminal("asked-in-terminal", "shown, and answered there only", asking::own_terminal),
+    CLAUDE.terminal(
+        "asked-hooked-terminal",
+        "a terminal with our hook: answered from here, and there",
+        asking::hooked_terminal,
     ),
     CLAUDE.core("version-call", "a model call, and SIGKILL in it", any_version::call).every(),
     CLAUDE.core("version-tool", "a tool, and SIGKILL in it", any_version::tool).every(),

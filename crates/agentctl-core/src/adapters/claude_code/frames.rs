@@ -1,0 +1,261 @@
+//! The stream protocol of a session that was kept: asks are frames on its standard output, answers are lines on
+//! its standard input, and the answer that was taken is echoed.
+//!
+//! The output is found through the process that writes it, so a deleted run folder hides nothing.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{answers, arguments};
+use crate::adapters::Look;
+use crate::adapters::answering::Echo;
+use crate::adapters::describe_ask::describe_call;
+use crate::marks;
+use crate::model::{Ask, AskChannel, ProcId, Reply, Session, ToolCall};
+use crate::native::jsonl;
+
+/// Bytes read at once from the end of the output.
+const CHUNK: usize = 32 << 10;
+/// Most bytes of the output that are read.
+const BUDGET: u64 = 4 << 20;
+/// Most asks that one session is shown with.
+const MAX_ASKS: usize = 64;
+/// Time for the agent to reply to a control request.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between two looks at the output.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+/// The field of ours in an answer, by which its echo is recognised.
+const MARK: &str = "agentctl";
+
+/// Returns the process of a session that was launched to stay, if this is one: it takes lines.
+pub(super) fn kept<'a>(look: &Look, session: &'a Session) -> Option<&'a ProcId> {
+    session.processes.iter().map(|serving| &serving.id).find(|id| {
+        let process = look.host.kernel.process(id.pid).ok().flatten();
+        process.is_some_and(|process| {
+            process.id == **id
+                && arguments::takes_a_stream(&process.argv)
+                && marks::marker_of(&look.host, &process).is_some_and(|marker| marker.names(id))
+        })
+    })
+}
+
+/// Returns the asks that a process has written on its standard output and that are open.
+pub(super) fn asks(look: &Look, session: &Session, id: &ProcId) -> Vec<Ask> {
+    let process = look.host.kernel.process(id.pid).ok().flatten();
+    let on_stdio = |argv: &[String]| arguments::asks_on_stdio(argv);
+    if !process.is_some_and(|process| process.id == *id && on_stdio(&process.argv)) {
+        return Vec::new();
+    }
+    let mut output = Output::default();
+    output.read(look, id);
+    let is_ours = kept(look, session) == Some(id);
+    let mut asks: Vec<Ask> =
+        output.open.iter().rev().filter_map(|frame| ask_of(session, frame, is_ours)).collect();
+    let evidence = look.evidence("kernel:fd/1", format!("pid {} asks in its output", id.pid));
+    for ask in &mut asks {
+        ask.evidence.push(evidence.clone());
+    }
+    asks
+}
+
+/// Returns the call for which a process has asked in its output, in a few words; `None` if no ask is open.
+pub(super) fn asked_call(look: &Look, id: &ProcId) -> Option<String> {
+    let mut output = Output::default();
+    output.read(look, id);
+    output.open.last().and_then(call_of).map(|call| call.gist())
+}
+
+/// Returns the tool call of a frame.
+fn call_of(frame: &Value) -> Option<ToolCall> {
+    let request = &frame["request"];
+    Some(ToolCall {
+        id: request["tool_use_id"].as_str().map(str::to_owned),
+        name: request["tool_name"].as_str()?.to_owned(),
+        input: request["input"].clone(),
+    })
+}
+
+/// Makes the ask of a frame.
+fn ask_of(session: &Session, frame: &Value, is_ours: bool) -> Option<Ask> {
+    let request = &frame["request"];
+    let native = frame["request_id"].as_str()?;
+    let mut ask = Ask::of(session);
+    describe_call(&mut ask, call_of(frame)?);
+    if is_ours {
+        ask.via = Some(AskChannel::Stdin);
+        ask.choices = answers::choices(ask.kind, &request["permission_suggestions"]);
+    } else {
+        ask.why_not = Some("only the program that started it can answer".into());
+    }
+    ask.identify(session, native);
+    Some(ask)
+}
+
+/// Returns the line that answers an open ask; `None` if the ask is not open any more.
+pub(super) fn answer(
+    look: &Look,
+    session: &Session,
+    ask: &Ask,
+    reply: &Reply,
+) -> Option<Result<Vec<u8>, String>> {
+    let mut output = Output::default();
+    output.read(look, kept(look, session)?);
+    let frame = output.open.iter().find(|frame| frame["request_id"] == ask.native.as_str())?;
+    let request = &frame["request"];
+    let decision = answers::decision(&request["input"], &request["permission_suggestions"], reply);
+    Some(decision.map(|decision| {
+        let mark = uuid::Uuid::new_v4().to_string();
+        let response = json!({"subtype": "success", "request_id": ask.native, "response": decision, MARK: mark});
+        line(&json!({"type": "control_response", "response": response}))
+    }))
+}
+
+/// Looks for the echo of an answer: Claude Code repeats the one that it has taken.
+pub(super) fn echo(look: &Look, session: &Session, ask: &Ask, line: &[u8]) -> Echo {
+    let Some(id) = kept(look, session) else { return Echo::Awaited };
+    let mark = serde_json::from_slice::<Value>(line).map(|line| line["response"][MARK].clone());
+    let mut output = Output::default();
+    output.read(look, id);
+    match output.settled.iter().find(|(request, _)| *request == ask.native) {
+        None => Echo::Awaited,
+        Some((_, Settling::Answer(taken))) if mark.is_ok_and(|mark| mark == *taken) => Echo::Taken,
+        Some((_, Settling::Answer(_))) => Echo::Settled("another answer was taken".into()),
+        Some((_, Settling::Cancelled)) => {
+            Echo::Settled("the turn was interrupted, or a hook decided".into())
+        }
+    }
+}
+
+/// Returns the line that gives a message to the session.
+pub(super) fn message(id: uuid::Uuid, text: &str) -> Vec<u8> {
+    let content = json!({"role": "user", "content": text});
+    line(&json!({"type": "user", "message": content, "uuid": id.to_string()}))
+}
+
+/// Sends a control request without arguments and waits for the agent's reply.
+pub(super) fn request(look: &Look, id: &ProcId, subtype: &str) -> Result<(), String> {
+    let native = uuid::Uuid::new_v4().to_string();
+    let request =
+        json!({"type": "control_request", "request_id": native, "request": {"subtype": subtype}});
+    let written = look.host.kernel.write_to_stdin(id, &line(&request), REPLY_TIMEOUT);
+    written.map_err(|error| error.to_string())?;
+    let until = Instant::now() + REPLY_TIMEOUT;
+    loop {
+        let mut output = Output::default();
+        output.read(look, id);
+        if output.settled.iter().any(|(request, _)| *request == native) {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err("it did not reply in time".into());
+        }
+        std::thread::park_timeout(LOOK_PAUSE);
+    }
+}
+
+fn line(value: &Value) -> Vec<u8> {
+    let mut bytes = value.to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
+}
+
+/// How a request was settled.
+enum Settling {
+    /// By an answer with this mark.
+    Answer(Value),
+    /// By something else.
+    Cancelled,
+}
+
+/// The end of the output, newest first.
+#[derive(Default)]
+struct Output {
+    settled: Vec<(String, Settling)>,
+    results: Vec<String>,
+    open: Vec<Value>,
+}
+
+impl Output {
+    fn read(&mut self, look: &Look, id: &ProcId) {
+        let Ok(Some(file)) = look.host.kernel.stdout_file(id) else { return };
+        let Ok(size) = file.metadata().map(|meta| meta.len()) else { return };
+        // Lines that were read before an error count: they are the newest.
+        let _read = jsonl::tail_from(&file, size, CHUNK, BUDGET, &mut |_, line| {
+            self.line(line);
+            ControlFlow::Continue(())
+        });
+    }
+
+    fn line(&mut self, bytes: &[u8]) {
+        let holds = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
+        if !holds(b"\"control_") && !holds(b"\"tool_result\"") {
+            return;
+        }
+        let Some(value) = jsonl::parse::<Value>(bytes) else { return };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        match value["type"].as_str() {
+            Some("control_response") => {
+                let response = &value["response"];
+                let settling = Settling::Answer(response[MARK].clone());
+                self.settled.extend(text(&response["request_id"]).map(|id| (id, settling)));
+            }
+            Some("control_cancel_request") => {
+                let id = text(&value["request_id"]);
+                self.settled.extend(id.map(|id| (id, Settling::Cancelled)));
+            }
+            Some("user") => {
+                let blocks = value["message"]["content"].as_array().into_iter().flatten();
+                self.results.extend(blocks.filter_map(|block| text(&block["tool_use_id"])));
+            }
+            Some("control_request") => self.request(value),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, frame: Value) {
+        let request = &frame["request"];
+        let is_settled = self.settled.iter().any(|(id, _)| frame["request_id"] == id.as_str());
+        let has_result = self.results.iter().any(|id| request["tool_use_id"] == id.as_str());
+        let asks = request["subtype"] == "can_use_tool";
+        if asks && !is_settled && !has_result && self.open.len() < MAX_ASKS {
+            self.open.push(frame);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &[&str]) -> Output {
+        let mut output = Output::default();
+        for line in lines.iter().rev() {
+            output.line(line.as_bytes());
+        }
+        output
+    }
+
+    fn open(lines: &[&str]) -> Vec<String> {
+        let ids = read(lines).open.into_iter().map(|frame| frame["request_id"].to_string());
+        ids.collect()
+    }
+
+    const ASKED: &str = r#"{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"touch x"},"tool_use_id":"t1"}}"#;
+
+    #[test]
+    fn a_frame_is_open_until_it_is_answered_cancelled_or_its_call_has_a_result() {
+        assert_eq!(open(&[ASKED]), ["\"r1\""]);
+        for settled in [
+            r#"{"type":"control_response","response":{"subtype":"success","request_id":"r1","response":{"behavior":"deny"}}}"#,
+            r#"{"type":"control_cancel_request","request_id":"r1"}"#,
+            r#"{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1"}]}}"#,
+        ] {
+            assert!(open(&[ASKED, settled]).is_empty(), "{settled}");
+        }
+        let other =
+            r#"{"type":"control_response","response":{"subtype":"success","request_id":"i1"}}"#;
+        assert_eq!(open(&[ASKED, other, "no JSON \"control_"]), ["\"r1\""]);
+    }
+}
