@@ -59,6 +59,9 @@ pub enum TalkError {
     /// The server broke the protocol.
     #[error("the server spoke nonsense: {0}")]
     Protocol(String),
+    /// The server does not know the resource that the request names.
+    #[error("the server has nothing of this name")]
+    NotFound,
     /// The server refused the request.
     #[error("the server refused: {0}")]
     Refused(String),

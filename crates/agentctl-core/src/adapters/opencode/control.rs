@@ -131,12 +131,12 @@ impl Control for OpenCode {
         }
     }
 
-    fn stop(&self, look: &Look, _root: &Root, session: &Session) -> Stop {
-        super::stop::plan(look, session)
+    fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop {
+        super::stop::plan(look, root, session)
     }
 
-    fn interrupt(&self, look: &Look, _root: &Root, session: &Session) -> Result<String, String> {
-        super::stop::interrupt(look, session)
+    fn interrupt(&self, look: &Look, root: &Root, session: &Session) -> Result<String, String> {
+        super::stop::interrupt(look, root, session)
     }
 
     fn marks(&self, session: &Session) -> Vec<Mark> {
