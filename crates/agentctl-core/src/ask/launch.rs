@@ -14,6 +14,7 @@ pub use self::request::{
 use super::names::{LaunchWords, WordRefusal};
 use super::resume::{Continuation, NotContinued};
 use super::{Fleet, WaitTarget};
+use crate::adapters::answering::Answering;
 use crate::adapters::control::{Begin, Order, Refusal};
 use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
@@ -142,7 +143,7 @@ pub(super) fn is_remote(adapter: &dyn Adapter) -> bool {
 /// Checks that the agent can ask a human, and can stay after its turn, if the order wants that.
 fn check_answering(adapter: &dyn Adapter, options: &LaunchOptions) -> Result<(), NotStarted> {
     const UNKNOWN: &str = "no way to do it is known";
-    let abilities = adapter.answering().map(|answering| answering.abilities());
+    let abilities = adapter.answering().map(Answering::abilities);
     let no_ask = abilities.map_or(Some(UNKNOWN), |abilities| abilities.no_ask);
     let no_keep = abilities.map_or(Some(UNKNOWN), |abilities| abilities.no_keep);
     let refused = |flag: &str, why: &str| {

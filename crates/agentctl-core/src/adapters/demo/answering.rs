@@ -85,9 +85,10 @@ impl Answering for Demo {
         let reply = send(look, root, session, &SocketOrder::Answer(answer))
             .map_err(NotDelivered::Unclear)?
             .ok_or(NotDelivered::Gone)?;
-        match reply.taken {
-            true => Ok(Delivered::Taken),
-            false => Err(NotDelivered::Refused(reply.why.unwrap_or_default())),
+        if reply.taken {
+            Ok(Delivered::Taken)
+        } else {
+            Err(NotDelivered::Refused(reply.why.unwrap_or_default()))
         }
     }
 
@@ -110,9 +111,10 @@ impl Answering for Demo {
         let reply = send(look, root, session, &order)
             .map_err(NotSaid::Unclear)?
             .ok_or_else(|| NotSaid::Refused("it has ended".into()))?;
-        match reply.taken {
-            true => Ok(Saying::Taken),
-            false => Err(NotSaid::Refused(reply.why.unwrap_or_default())),
+        if reply.taken {
+            Ok(Saying::Taken)
+        } else {
+            Err(NotSaid::Refused(reply.why.unwrap_or_default()))
         }
     }
 
@@ -120,10 +122,7 @@ impl Answering for Demo {
         let reply = send(look, root, session, &SocketOrder::Interrupt {})
             .map_err(NotSaid::Unclear)?
             .ok_or_else(|| NotSaid::Refused("it has ended".into()))?;
-        match reply.taken {
-            true => Ok(()),
-            false => Err(NotSaid::Refused(reply.why.unwrap_or_default())),
-        }
+        if reply.taken { Ok(()) } else { Err(NotSaid::Refused(reply.why.unwrap_or_default())) }
     }
 }
 
