@@ -5,12 +5,13 @@
 //! done. Without a socket nothing is claimed; a socket that fails is a fault.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::process::{Role, role};
-use super::{NAME, home_of, is_codex};
+use super::{Codex, NAME, home_of, is_codex};
+use crate::adapters::proof::prove;
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::Process;
 use crate::model::{FaultCode, ProcId, Reason, ReasonKind, Session, Status};
@@ -77,7 +78,13 @@ fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
 pub(super) fn socket_of_host(look: &Look, root: &Root, session: &Session) -> Option<Socket> {
     let server = &session.processes.first()?.id;
     let process = look.host.kernel.process(server.pid).ok().flatten()?;
-    let path = socket_of(root, &process).filter(|_| process.id == *server)?;
+    let is_it = process.id == *server
+        && role(&process) == Role::Server
+        && prove(&Codex, look, root, &process).is_ok();
+    if !is_it {
+        return None;
+    }
+    let path = socket_of(root, &process)?;
     Some(Socket { path, server: server.clone() })
 }
 
@@ -101,6 +108,13 @@ pub(super) fn hello(look: &Look, to: &Socket, purpose: Purpose) -> Result<RpcSoc
     };
     let mut socket = RpcSocket::connect(&to.path, &look.host.kernel, &to.server, left.min(limit))?;
     introduce(&mut socket, acts)?;
+    Ok(socket)
+}
+
+/// Connects to a server for a conversation that may take this long, and introduces us.
+pub(super) fn visit(look: &Look, to: &Socket, limit: Duration) -> Result<RpcSocket, TalkError> {
+    let mut socket = RpcSocket::connect(&to.path, &look.host.kernel, &to.server, limit)?;
+    introduce(&mut socket, true)?;
     Ok(socket)
 }
 
@@ -164,7 +178,8 @@ fn listening(look: &Look, root: &Root, host: &Process) -> Option<Pushing> {
     }))
 }
 
-fn state(status: &Value) -> Option<State> {
+/// Returns the state that the status of a thread means.
+pub(super) fn state(status: &Value) -> Option<State> {
     let flagged = |flag: &str| {
         status["activeFlags"].as_array().is_some_and(|flags| flags.iter().any(|f| f == flag))
     };
