@@ -99,11 +99,11 @@ fn why_not(kernel: &Kernel, session: &Session, kind: AskKind) -> String {
     if kind == AskKind::Limit {
         return "no answer ends a usage limit: it ends by itself".into();
     }
-    let serving = session.processes.iter().filter_map(|serving| {
+    let mut serving = session.processes.iter().filter_map(|serving| {
         let process = kernel.process(serving.id.pid).ok().flatten()?;
         (process.id == serving.id && !process.elsewhere).then_some(process)
     });
-    let terminal = serving.filter_map(|process| kernel.terminal(&process)).next();
+    let terminal = serving.find_map(|process| kernel.terminal(&process));
     match terminal {
         Some(tty) => format!("it takes answers only in its own terminal ({})", tty.display()),
         None if session.processes.is_empty() => {

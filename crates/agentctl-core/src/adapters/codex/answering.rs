@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Codex;
 use super::process::{Role, role};
-use super::{server, visit};
+use super::visit::{self, Answered};
+use super::{Codex, CodexStore, asks, server};
 use crate::adapters::answering::{
     Answering, AnsweringAbilities, Delivered, NotDelivered, NotSaid, Saying, Speech, SpokenMessage,
 };
-use crate::adapters::{Look, Root};
+use crate::adapters::{Look, Root, Store};
 use crate::model::{Ask, Reply, Session, Status};
 use crate::talk::{RpcSocket, TalkError};
 
@@ -22,10 +22,10 @@ const VISIT_TIMEOUT: Duration = Duration::from_secs(12);
 impl Answering for Codex {
     fn abilities(&self) -> AnsweringAbilities {
         AnsweringAbilities {
-            asks: "where an app-server hosts it",
-            messages: "where an app-server hosts it",
-            no_ask: Some("a server of its own for one run is not supported yet"),
-            no_keep: Some("a server of its own for one run is not supported yet"),
+            asks: "with --ask or --keep, or where an app-server hosts it",
+            messages: "with --keep, or where an app-server hosts it",
+            no_ask: None,
+            no_keep: None,
         }
     }
 
@@ -48,7 +48,11 @@ impl Answering for Codex {
         }
         let resume = json!({ "threadId": thread, "excludeTurns": true });
         socket.ask("thread/resume", &resume).map_err(not_sent)?;
-        let answered = visit::answer(&mut socket, thread, ask, reply);
+        let store = CodexStore::open(look, root);
+        let path = store.expected(thread).and_then(|locator| locator.path);
+        let outcome = || asks::outcome(path.as_deref()?, look.host.kernel.uid(), &ask.native);
+        let asked = Answered { ask, reply, outcome: &outcome };
+        let answered = visit::answer(&mut socket, thread, &asked);
         // The end of the connection does the same.
         let _left = socket.ask("thread/unsubscribe", &json!({ "threadId": thread }));
         answered

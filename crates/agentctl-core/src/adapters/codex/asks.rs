@@ -11,6 +11,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::rollout::Line;
+use super::visit::Outcome;
 use super::{CodexStore, NAME, messages, server};
 use crate::adapters::{Found, Store, skipped};
 use crate::model::{
@@ -20,6 +21,8 @@ use crate::native::{file, jsonl};
 
 /// Bytes read at once from the end of a rollout.
 const TAIL_CHUNK: usize = 16 << 10;
+/// The result of a call that was refused is shorter than this.
+const MAX_REFUSAL_BYTES: usize = 1 << 10;
 /// Most open calls that are listed.
 const MAX_CALLS: usize = 32;
 /// The tool by which the model asks questions.
@@ -87,6 +90,39 @@ fn open_calls(path: &Path, uid: u32) -> Result<Vec<OpenCall>, file::Skip> {
     Ok(open)
 }
 
+/// Reads what became of a call of the current or last turn; `None` while it has no result.
+pub(super) fn outcome(path: &Path, uid: u32, call: &str) -> Option<Outcome> {
+    let opened = file::open(path, uid).ok()?;
+    let mut found = None;
+    let _end = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |bytes| {
+        for message in messages::read(bytes) {
+            if message.tool_calls.iter().any(|open| open.id.as_deref() == Some(call)) {
+                return ControlFlow::Break(());
+            }
+            let mut results = message.tool_results.iter();
+            if let Some(result) = results.find(|result| result.id.as_deref() == Some(call)) {
+                found = Some(outcome_of(&result.text));
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// Reads the result of a call. The result of a command that ran begins with lines about it.
+fn outcome_of(text: &str) -> Outcome {
+    let has_run = text.contains("Process exited with code") || text.contains("Exit code:");
+    let says = |words: &str| !has_run && text.len() < MAX_REFUSAL_BYTES && text.contains(words);
+    if says("aborted by user") {
+        Outcome::Interrupted
+    } else if says("rejected by user") {
+        Outcome::Declined
+    } else {
+        Outcome::Ran
+    }
+}
+
 /// Describes the ask that this call has open.
 pub(super) fn describe(session: &Session, call: &ToolCall) -> Ask {
     let mut ask = Ask::of(session);
@@ -98,6 +134,10 @@ pub(super) fn describe(session: &Session, call: &ToolCall) -> Ask {
             let text = command_text(call).unwrap_or_default();
             ask.set_title(&format!("{}: {text}", call.name));
             ask.parts = vec![AskPart::command(&text)];
+            // Codex carries a patch in a command out as a change of files.
+            if text.contains("*** Begin Patch") {
+                ask.parts.extend(file_changes(&text));
+            }
             ask.parts.extend(call.input["justification"].as_str().map(AskPart::text));
             let workdir = call.input["workdir"].as_str().filter(|path| path.starts_with('/'));
             ask.cwd = workdir.map(str::to_owned).or(ask.cwd);

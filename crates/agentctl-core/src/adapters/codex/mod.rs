@@ -13,6 +13,7 @@ mod index;
 mod live;
 mod locks;
 mod messages;
+mod private_server;
 mod process;
 mod rollout;
 mod server;

@@ -1,8 +1,9 @@
 //! One visit to an app-server to answer a request: subscribe to the thread, take the request that is sent
 //! again, compare it with what was shown, answer it, and hear what became of it.
 //!
-//! The server tells both of two clients that the request is settled and neither whose answer counted, so the
-//! end of the item or of the turn decides.
+//! The server tells both of two clients that the request is settled and neither whose answer counted, and a
+//! client that came later does not hear of a declined item at all. So the result of the call in the rollout
+//! decides.
 
 use std::time::{Duration, Instant};
 
@@ -20,9 +21,12 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for a sign that another answer counted, after an answer that lets a tool run: it may run for long.
 const CONTRADICTION_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// What became of an item whose request is settled.
+/// Pause between two looks at the rollout.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What became of a call whose request is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     /// It ran, or the answer to its question was taken.
     Ran,
     /// It was declined.
@@ -31,13 +35,23 @@ enum Outcome {
     Interrupted,
 }
 
+/// An answer, and the way to see what became of it.
+pub(super) struct Answered<'a> {
+    /// The ask.
+    pub(super) ask: &'a Ask,
+    /// The answer.
+    pub(super) reply: &'a Reply,
+    /// Reads from the rollout what became of the call; `None` while it has no result.
+    pub(super) outcome: &'a dyn Fn() -> Option<Outcome>,
+}
+
 /// Answers the open request of an ask. The connection is subscribed to its thread.
 pub(super) fn answer(
     socket: &mut RpcSocket,
     thread: &str,
-    ask: &Ask,
-    reply: &Reply,
+    asked: &Answered<'_>,
 ) -> Result<Delivered, NotDelivered> {
+    let (ask, reply) = (asked.ask, asked.reply);
     let request = replayed(socket, &ask.native)?;
     let (method, params) = (request["method"].as_str().unwrap_or_default(), &request["params"]);
     is_as_shown(ask, method, params).map_err(|why| {
@@ -57,12 +71,11 @@ pub(super) fn answer(
         _ => return Err(NotDelivered::NotOffered("it does not take this answer".into())),
     };
     socket.respond(&request["id"], &result).map_err(|error| unclear(&error))?;
-    let mut seen = Watched { item: &ask.native, thread, outcome: None };
-    settled(socket, &request["id"], &mut seen)?;
+    settled(socket, &request["id"])?;
     if is_question {
         return Ok(Delivered::Taken);
     }
-    judge(socket, seen, reply)
+    judge(asked)
 }
 
 fn unclear(error: &TalkError) -> NotDelivered {
@@ -87,44 +100,8 @@ fn replayed(socket: &mut RpcSocket, item: &str) -> Result<Value, NotDelivered> {
     }
 }
 
-/// Collects what becomes of an item.
-struct Watched<'a> {
-    item: &'a str,
-    thread: &'a str,
-    outcome: Option<Outcome>,
-}
-
-impl Watched<'_> {
-    fn hear(&mut self, message: &Value) {
-        let params = &message["params"];
-        let outcome = match message["method"].as_str() {
-            Some("item/completed") if params["item"]["id"] == self.item => {
-                match params["item"]["status"].as_str() {
-                    Some("declined") => Outcome::Declined,
-                    _ => Outcome::Ran,
-                }
-            }
-            Some("turn/completed")
-                if params["threadId"] == self.thread
-                    && params["turn"]["status"] == "interrupted" =>
-            {
-                Outcome::Interrupted
-            }
-            _ => return,
-        };
-        // A cancelled item is declined first, and then its turn ends.
-        if self.outcome != Some(Outcome::Ran) {
-            self.outcome = Some(outcome);
-        }
-    }
-}
-
 /// Waits until the server says that the request is settled.
-fn settled(
-    socket: &mut RpcSocket,
-    request: &Value,
-    seen: &mut Watched<'_>,
-) -> Result<(), NotDelivered> {
+fn settled(socket: &mut RpcSocket, request: &Value) -> Result<(), NotDelivered> {
     let until = Instant::now() + SETTLE_TIMEOUT;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -132,7 +109,6 @@ fn settled(
         let Some(message) = message else {
             return Err(NotDelivered::Unclear("its server did not confirm the answer".into()));
         };
-        seen.hear(&message);
         if message["method"] == "serverRequest/resolved"
             && message["params"]["requestId"] == *request
         {
@@ -141,13 +117,9 @@ fn settled(
     }
 }
 
-/// Decides from what became of the item whether this answer counted.
-fn judge(
-    socket: &mut RpcSocket,
-    mut seen: Watched<'_>,
-    reply: &Reply,
-) -> Result<Delivered, NotDelivered> {
-    let wanted = match reply {
+/// Decides from what became of the call whether this answer counted.
+fn judge(asked: &Answered<'_>) -> Result<Delivered, NotDelivered> {
+    let wanted = match asked.reply {
         Reply::Deny { .. } => Outcome::Declined,
         Reply::Stop => Outcome::Interrupted,
         _ => Outcome::Ran,
@@ -157,27 +129,21 @@ fn judge(
         Outcome::Declined | Outcome::Interrupted => SETTLE_TIMEOUT,
     };
     let until = Instant::now() + limit;
-    // The end of the turn follows the end of the item.
-    let is_known = |seen: &Watched<'_>| match seen.outcome {
-        Some(Outcome::Declined) => wanted != Outcome::Interrupted,
-        outcome => outcome.is_some(),
-    };
-    while !is_known(&seen) {
-        let left = until.saturating_duration_since(Instant::now());
-        match socket.next_message(left) {
-            Ok(Some(message)) => seen.hear(&message),
-            Ok(None) | Err(_) => break,
-        }
+    let mut outcome = (asked.outcome)();
+    while outcome.is_none() && Instant::now() < until {
+        std::thread::park_timeout(LOOK_INTERVAL);
+        outcome = (asked.outcome)();
     }
     let refused = |why: &str| Err(NotDelivered::Refused(why.to_owned()));
-    match (seen.outcome, wanted) {
-        (Some(outcome), wanted) if outcome == wanted => Ok(taken(reply)),
-        (None, Outcome::Ran) => Ok(taken(reply)),
+    match (outcome, wanted) {
+        (Some(outcome), wanted) if outcome == wanted => Ok(taken(asked.reply)),
+        (None, Outcome::Ran) => Ok(taken(asked.reply)),
         (Some(Outcome::Ran), _) => refused("another answer came first and allowed it"),
         (Some(Outcome::Declined), _) => refused("another answer came first and denied it"),
         (Some(Outcome::Interrupted), _) => refused("another answer came first and ended the turn"),
         (None, _) => {
-            let why = "the request is settled, but its server did not say how";
+            let why =
+                "the request is settled, but its call has no result: it may have been allowed";
             Err(NotDelivered::Unclear(why.into()))
         }
     }

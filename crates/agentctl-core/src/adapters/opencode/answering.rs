@@ -23,10 +23,10 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 impl Answering for OpenCode {
     fn abilities(&self) -> AnsweringAbilities {
         AnsweringAbilities {
-            asks: "where its process has a port",
-            messages: "at rest, where its process has a port",
-            no_ask: Some("a server of its own for one run is not supported yet"),
-            no_keep: Some("a server of its own for one run is not supported yet"),
+            asks: "with --ask or --keep, or where its process has a port",
+            messages: "at rest, with --keep or where its process has a port",
+            no_ask: None,
+            no_keep: None,
         }
     }
 

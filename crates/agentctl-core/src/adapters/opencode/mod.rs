@@ -14,6 +14,7 @@ mod home;
 mod live;
 mod log;
 mod messages;
+mod private_server;
 mod program;
 mod server;
 mod stop;
