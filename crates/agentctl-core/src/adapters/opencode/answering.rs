@@ -20,6 +20,9 @@ use crate::talk::TalkError;
 /// Time for the server to take an answer or a message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time for the turn of a message to begin; after it the message counts as sent all the same.
+const TURN_TIMEOUT: Duration = Duration::from_secs(2);
+
 impl Answering for OpenCode {
     fn abilities(&self) -> AnsweringAbilities {
         AnsweringAbilities {
@@ -115,7 +118,11 @@ impl Answering for OpenCode {
         let path = format!("/session/{}/prompt_async{}", escape(id), folder.unwrap_or_default());
         let body: Value = json!({ "parts": [{ "type": "text", "text": message.text }] });
         match server.post_json(&path, &body, REPLY_TIMEOUT) {
-            Ok(_) => Ok(Saying::Taken),
+            Ok(_) => {
+                let folder = session.cwd.as_deref().unwrap_or_default();
+                server::until_at_work(&server, folder, id, TURN_TIMEOUT);
+                Ok(Saying::Taken)
+            }
             Err(error @ (TalkError::Refused(_) | TalkError::Stranger(_) | TalkError::NotFound)) => {
                 Err(NotSaid::Refused(error.to_string()))
             }

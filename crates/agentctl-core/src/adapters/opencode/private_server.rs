@@ -21,6 +21,9 @@ const FIRST_CALL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for each call that begins the session: the first prompt of a new server is slow.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(40);
 
+/// Time for the first turn to begin.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The arguments of the server.
 pub(super) const ARGUMENTS: [&str; 5] = ["serve", "--hostname", "127.0.0.1", "--port", "0"];
 
@@ -97,6 +100,7 @@ impl PrivateServer for OpenCode {
         }
         let path = format!("/session/{}/prompt_async{folder}", escape(&id));
         server.post_json(&path, &prompt, BEGIN_TIMEOUT).map_err(unbegun)?;
+        server::until_at_work(&server, &order.cwd.to_string_lossy(), &id, TURN_TIMEOUT);
         Ok(Some(id))
     }
 }

@@ -22,6 +22,11 @@ use crate::talk::http::Http;
 /// Most folders that are asked about.
 const MAX_FOLDERS: usize = 16;
 
+/// Time for one look at a session that was just prompted.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between two such looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(30);
+
 /// Returns the server of a process; `None` if it does not listen on the loopback.
 pub(super) fn of(look: &Look, process: &Process) -> io::Result<Option<Http>> {
     let kernel = &look.host.kernel;
@@ -105,6 +110,21 @@ pub(super) fn requests(
     open.extend(list(RequestKind::Question, questions));
     open.retain(|request| !request.id().is_empty() && at_work.get(request.session()).is_some());
     Ok(open)
+}
+
+/// Waits until a server says that it works on a session that was just prompted: the turn begins some time after
+/// the prompt was taken. A turn that is over before the first look is not noticed.
+pub(super) fn until_at_work(server: &Http, folder: &str, session: &str, limit: Duration) {
+    let until = Instant::now() + limit;
+    let path = format!("/session/status?directory={}", escape(folder));
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let status = server.get(&path, left.min(LOOK_TIMEOUT));
+        if left.is_zero() || status.is_ok_and(|status| status.get(session).is_some()) {
+            return;
+        }
+        std::thread::park_timeout(LOOK_INTERVAL);
+    }
 }
 
 /// A server's answer about the sessions of some folders. Sessions that it does not name are idle.

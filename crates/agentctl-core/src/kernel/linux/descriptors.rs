@@ -212,7 +212,7 @@ fn unix_listener(row: &str) -> Option<(PathBuf, u64)> {
     let flags = fields.next()?;
     let inode = fields.nth(2)?.parse().ok()?;
     // The path may hold spaces.
-    let path = &row[row.find(" /")? + 1..];
+    let path = row[row.find(" /")? + 1..].trim_end_matches('\n');
     (flags == ACCEPTS).then(|| (PathBuf::from(path), inode))
 }
 
