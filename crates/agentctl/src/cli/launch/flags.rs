@@ -14,6 +14,7 @@ const ASK_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// What launches and resumes have in common.
 #[derive(Args)]
+#[allow(clippy::option_option)] // a flag is absent, present, or present with a value
 pub(in crate::cli) struct Flags {
     /// The model, in the agent's own words
     #[arg(long, value_name = "MODEL", value_parser = not_empty)]

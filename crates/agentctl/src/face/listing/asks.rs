@@ -1,7 +1,7 @@
 //! The fields of `agentctl asks`.
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::model::Ask;
+use agentctl_core::model::{Ask, AskChannel};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ impl ListRow for AskListRow {
         Field { name: "cwd", value: |_, row| FieldValue::text(row.ask.cwd.clone()) },
         Field { name: "directory", value: directory },
         Field { name: "root", value: |_, row| FieldValue::Text(row.ask.root.clone()) },
-        Field { name: "via", value: |_, row| FieldValue::text(row.ask.via.map(|via| via.word())) },
+        Field { name: "via", value: |_, row| FieldValue::text(row.ask.via.map(AskChannel::word)) },
         Field { name: "why_not", value: |_, row| FieldValue::text(row.ask.why_not.clone()) },
         Field { name: "since", value: |_, row| FieldValue::age(row.ask.since) },
         Field { name: "since_at", value: |_, row| FieldValue::moment(row.ask.since) },
