@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const UNLOCKED_LAUNCH: Duration = Duration::from_mins(2);
 /// Time that a session rests before its server is ended although its record shows an open turn.
 const OPEN_RECORD_GRACE: Duration = Duration::from_secs(30);
+/// Longest time between two looks of the shim at a session.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Time for a server to leave after SIGTERM.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Looks that miss the session in a row before its server is ended.
@@ -128,8 +130,12 @@ impl Attended<'_> {
     /// Waits until the session rests and its record holds the end of its turn. A session that waits for a human
     /// is waited for without a limit.
     fn until_idle(&self, session: &str) -> Option<Turn> {
-        let options =
-            WaitOptions { until: Until::Status(Status::Idle), quorum: Quorum::All, timeout: None };
+        // The status of a server may change without a sign that wakes the wait.
+        let options = WaitOptions {
+            until: Until::Status(Status::Idle),
+            quorum: Quorum::All,
+            timeout: Some(LOOK_AGAIN),
+        };
         let mut idle_since: Option<Instant> = None;
         let mut misses = 0;
         while self.lives() && misses < MAX_MISSES {
@@ -147,6 +153,7 @@ impl Attended<'_> {
                         return turn;
                     }
                 }
+                Some((End::TimedOut, _)) => (idle_since, misses) = (None, 0),
                 _ => (idle_since, misses) = (None, misses + 1),
             }
             std::thread::park_timeout(2 * PAUSE);

@@ -105,9 +105,9 @@ fn allowed<K: Asking>(stage: &mut Stage) -> Result<(), Trouble> {
     let told = order::<K>(stage, &stage.home, &["answer", text(&ask["id"]), "--allow"])?;
     stage.expect_that("`answer --allow`", told.code == Some(0), told.all());
     stage.until("the command has run", || cwd.join("made").exists().then_some(()))?;
+    until_alone::<K>(stage)?;
     let told = order::<K>(stage, &stage.home, &["answer", text(&ask["id"]), "--allow"])?;
     stage.expect_that("a second answer finds nothing", told.code == Some(4), told.all());
-    until_alone::<K>(stage)?;
     stage.expect("after its end", &super::control::stopped(&id).ended("finished"))
 }
 

@@ -182,8 +182,7 @@ fn introduce(socket: &mut RpcSocket, experimental: bool) -> Result<(), TalkError
 
 /// Returns the server that hosts a session, if it has a socket for notifications.
 pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pushing> {
-    let pid = session.pid.filter(|_| session.hosted)?;
-    let host = look.table.process(pid)?;
+    let host = look.table.process(session.pid?).filter(|host| role(host) == Role::Server)?;
     listening(look, root, host)
 }
 
