@@ -31,7 +31,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
+pub use self::adapters::{AdapterAnswering, AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 pub use self::doctor::{
     Check, CheckState, ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, DoctorDocument,

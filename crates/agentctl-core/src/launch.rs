@@ -7,8 +7,10 @@
 //! named here.
 
 mod arrival;
+mod continuing;
 mod error;
 mod prepare;
+mod private_server;
 mod remote;
 
 use std::ffi::OsString;
@@ -21,7 +23,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use self::arrival::Arrival;
+pub use self::continuing::check_continuable;
+use self::continuing::{in_known_home, unserved};
 pub use self::error::LaunchError;
+pub use self::private_server::attend_server;
 use crate::adapters::Adapter;
 use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
 use crate::fleet::{self, Adapters, Fleet, Query};
@@ -29,9 +34,9 @@ use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
 use crate::marks::{self, AGENT_ENV, MARKER, SHIM};
-use crate::model::{Callback, Exit, Fault, Join, Locator, ProcId, Status, Target, is_session_id};
-use crate::orders::{self, Objection};
-use crate::runs::{self, FIRST_OUTPUT_BYTES, Run, Runs, Spec};
+use crate::model::{Callback, Exit, Fault, Locator, ProcId, Target, is_session_id};
+use crate::native::private;
+use crate::runs::{self, FIRST_OUTPUT_BYTES, Run, Runs, ServerStay, Spec};
 use crate::stop;
 
 /// Longest message to an existing session. A line of a record is read up to 8 MiB, and JSON escapes may
@@ -137,6 +142,10 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
         _ => Arrival::unwritten(),
     });
     let spec = spec(&fleet.host, &launch, &start);
+    if spec.server.is_some() {
+        let made = private::directory(&fleet.host.runtime());
+        made.map_err(io("the folder of the server's socket cannot be made"))?;
+    }
     let runs = Runs::of(&fleet.host);
     let (run, _launching) =
         runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be created"))?;
@@ -146,7 +155,12 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
     let shim = spawn_shim(&fleet.host, &run, &starting, entries)
         .map_err(io("the agent's parent cannot be started"))?;
     let mut waiting = FirstOutputWait { fleet, run: &run, shim, control, launch: &launch };
-    let up = waiting.for_session_id().and_then(|(session, process)| {
+    let server = control.private_server().filter(|_| launch.order.is_attended());
+    let up = match server {
+        Some(server) => waiting.for_server(server),
+        None => waiting.for_session_id(),
+    };
+    let up = up.and_then(|(session, process)| {
         run.write_session(&session).map_err(io("the run's session cannot be written"))?;
         if let Some(arrival) = arrival {
             waiting.for_arrival(arrival, &session)?;
@@ -244,59 +258,6 @@ fn check(fleet: &Fleet, launch: &LaunchOrder) -> Result<(Vec<Holder>, Vec<Fault>
     Ok((found.exempt, found.faults))
 }
 
-/// Checks that a session may be opened by another process of its agent: its home is configured, and no process
-/// serves the session.
-pub fn check_continuable(fleet: &Fleet, from: &Target) -> Result<(), LaunchError> {
-    in_known_home(fleet, from)?;
-    match &from.session {
-        Some(locator) => unserved(fleet, (&locator.id, from), false),
-        None => Ok(()),
-    }
-}
-
-/// Checks that the home of the session is configured. The agent is started with that home as its
-/// configuration, hooks included, so a home that only a process named is refused, even with `force`.
-fn in_known_home(fleet: &Fleet, from: &Target) -> Result<(), LaunchError> {
-    let session = from.session.as_ref().map(|locator| locator.id.clone()).unwrap_or_default();
-    match orders::known_home(fleet, from) {
-        Ok(_) => Ok(()),
-        Err(Objection::Refused { why, hint }) => Err(LaunchError::Objected { session, why, hint }),
-        Err(Objection::Unknown(why)) => Err(LaunchError::Unclear { session, why }),
-    }
-}
-
-/// Checks that no process serves the session: two writers would corrupt it. A join by directory and start
-/// time only is a doubt, which `force` overrides.
-fn unserved(fleet: &Fleet, (id, from): (&str, &Target), force: bool) -> Result<(), LaunchError> {
-    let found = fleet::inspect(fleet, from);
-    let unclear = |why: String| LaunchError::Unclear { session: id.to_owned(), why };
-    let Some(session) = found.session else {
-        let why = found.faults.first().map(|f| f.message.clone());
-        return Err(unclear(why.unwrap_or_else(|| "it is not there any more".into())));
-    };
-    if session.processes.iter().any(|p| p.join == Join::Proved) {
-        return Err(LaunchError::Served(Box::new(session)));
-    }
-    if !session.processes.is_empty() {
-        return if force { Ok(()) } else { Err(LaunchError::MayBeServed(Box::new(session))) };
-    }
-    if session.status == Status::Unknown {
-        let why = session.reason.and_then(|r| r.detail);
-        return Err(unclear(why.unwrap_or_else(|| "its sources contradict each other".into())));
-    }
-    // An agent that was just started to continue the session may not have a live record yet.
-    let runs = Runs::of(&fleet.host);
-    let continues = |run: &str| {
-        runs.run(run).spec().is_some_and(|spec| spec.begin == Begin::Resume(id.to_owned()))
-    };
-    match runs::agents(&fleet.host).find(|(_, marker)| continues(&marker.run)) {
-        Some((process, _)) => {
-            Err(unclear(format!("pid {} was started to continue it", process.id.pid)))
-        }
-        None => Ok(()),
-    }
-}
-
 fn spec(host: &Host, launch: &LaunchOrder, start: &Start) -> Spec {
     let order = &launch.order;
     Spec {
@@ -312,9 +273,17 @@ fn spec(host: &Host, launch: &LaunchOrder, start: &Start) -> Spec {
         env: launch.env.iter().map(|(name, _)| name.clone()).collect(),
         on_complete: launch.on_complete.clone(),
         callback: launch.callback.clone(),
+        server: server_stay(launch),
         announce: true,
         at: host.now(),
     }
+}
+
+/// Returns how long the server of this launch stays; `None` if the agent itself carries the order out.
+fn server_stay(launch: &LaunchOrder) -> Option<ServerStay> {
+    let order = &launch.order;
+    launch.adapter.control()?.private_server().filter(|_| order.is_attended())?;
+    Some(if order.keep { ServerStay::Kept } else { ServerStay::UntilIdle })
 }
 
 /// A launch with the command that starts the agent.

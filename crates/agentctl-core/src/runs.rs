@@ -71,12 +71,25 @@ pub struct Spec {
     /// The receiver of the launch's end.
     #[serde(default)]
     pub callback: Option<Callback>,
+    /// The order is carried out by a server that was started for this run, which stays this long.
+    #[serde(default)]
+    pub server: Option<ServerStay>,
     /// A daemon announces the end of this run, late if necessary. Missing (false) in runs older than the
     /// daemon: their ends are never announced.
     #[serde(default)]
     pub announce: bool,
     /// When it was launched.
     pub at: Time,
+}
+
+/// How long the server of a run stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerStay {
+    /// Until the turn of its session is over.
+    UntilIdle,
+    /// Until it is stopped.
+    Kept,
 }
 
 /// The processes of a run (`started.json`).

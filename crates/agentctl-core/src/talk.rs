@@ -9,6 +9,7 @@ pub mod http;
 pub mod line;
 mod wire;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -59,6 +60,9 @@ pub enum TalkError {
     /// The server broke the protocol.
     #[error("the server sent an invalid answer: {0}")]
     Protocol(String),
+    /// The server does not know the resource that the request names.
+    #[error("the server has nothing of this name")]
+    NotFound,
     /// The server refused the request.
     #[error("the server refused: {0}")]
     Refused(String),
@@ -216,10 +220,15 @@ impl JsonSocket {
     }
 }
 
+/// Most messages that are kept while an answer is awaited; older ones are dropped.
+const MAX_UNREAD: usize = 1024;
+
 /// A JSON-RPC conversation over a WebSocket on a Unix socket.
 pub struct RpcSocket {
     socket: JsonSocket,
     next_id: u64,
+    /// Requests and notifications of the server that arrived while an answer was awaited.
+    unread: VecDeque<Value>,
 }
 
 impl RpcSocket {
@@ -230,7 +239,8 @@ impl RpcSocket {
         server: &ProcId,
         limit: Duration,
     ) -> Result<Self, TalkError> {
-        Ok(Self { socket: JsonSocket::unix(path, kernel, server, limit)?, next_id: 1 })
+        let socket = JsonSocket::unix(path, kernel, server, limit)?;
+        Ok(Self { socket, next_id: 1, unread: VecDeque::new() })
     }
 
     /// Sends a notification, which has no answer.
@@ -238,13 +248,44 @@ impl RpcSocket {
         self.socket.send(&json!({ "method": method }))
     }
 
-    /// Sends one request and waits for its answer, skipping other messages.
+    /// Answers a request of the server.
+    pub fn respond(&mut self, id: &Value, result: &Value) -> Result<(), TalkError> {
+        self.socket.send(&json!({ "id": id, "result": result }))
+    }
+
+    /// Returns the next request or notification of the server; `None` if there is none within this time.
+    pub fn next_message(&mut self, limit: Duration) -> Result<Option<Value>, TalkError> {
+        if let Some(message) = self.unread.pop_front() {
+            return Ok(Some(message));
+        }
+        let wire = self.socket.socket.get_mut();
+        let until = Instant::now() + limit;
+        let whole = wire.set_deadline(until).unwrap_or(until);
+        wire.set_deadline(until.min(whole));
+        let received = self.socket.receive();
+        self.socket.socket.get_mut().set_deadline(whole);
+        match received {
+            Ok(message) => Ok(Some(message)),
+            Err(TalkError::Late) if Instant::now() < whole => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends one request and waits for its answer. Messages of the server that arrive before the answer are
+    /// kept for [`RpcSocket::next_message`].
     pub fn ask(&mut self, method: &str, params: &Value) -> Result<Value, TalkError> {
         let id = self.next_id;
         self.next_id += 1;
         self.socket.send(&json!({ "id": id, "method": method, "params": params }))?;
         loop {
             let mut reply = self.socket.receive()?;
+            if reply.get("method").is_some() {
+                if self.unread.len() >= MAX_UNREAD {
+                    self.unread.pop_front();
+                }
+                self.unread.push_back(reply);
+                continue;
+            }
             if reply.get("id").and_then(Value::as_u64) != Some(id) {
                 continue;
             }

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
@@ -89,6 +90,7 @@ fn parent(args: &[OsString]) -> io::Result<()> {
     };
     // The folder may be deleted or the disk full: still wait for the agent.
     let _unkept = name_agent(&run, agent);
+    let ended_by_us = attend_server(&run, agent);
     let exit = loop {
         match reap()? {
             Some((pid, exit)) if pid == agent => break exit,
@@ -96,6 +98,8 @@ fn parent(args: &[OsString]) -> io::Result<()> {
             None => return Err(io::Error::other("the agent is not ours to wait for")),
         }
     };
+    // A server that was ended because its session rests shows the result of the turn, not the signal.
+    let exit = ended_by_us.get().copied().unwrap_or(exit);
     let ended = RunEnd { exit, at: crate::config::clock() };
     let _unkept = run.write_ended(&ended);
     if let Some(spec) = run.spec() {
@@ -103,6 +107,24 @@ fn parent(args: &[OsString]) -> io::Result<()> {
     }
     wait_for_orphans();
     Ok(())
+}
+
+/// Attends the server of a run on a thread of its own; returns the place of the exit to record if it ends the
+/// server. Other runs have nothing to attend.
+fn attend_server(run: &Run, agent: u32) -> Arc<OnceLock<Exit>> {
+    let result = Arc::new(OnceLock::new());
+    if run.spec().is_none_or(|spec| spec.server.is_none()) {
+        return result;
+    }
+    let (run, exit) = (run.clone(), Arc::clone(&result));
+    std::thread::spawn(move || {
+        // Without a usable configuration the server stays until it is stopped.
+        let Ok(host) = crate::config::host() else { return };
+        let fleet = Fleet::new(host, ALL);
+        let Ok(Some(process)) = fleet.host.kernel.process(agent) else { return };
+        launch::attend_server(&fleet, &run, &process.id, &exit);
+    });
+    result
 }
 
 /// Records the process of the agent.

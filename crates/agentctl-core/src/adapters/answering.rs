@@ -175,3 +175,33 @@ pub trait Answering: Sync {
         Err(NotSaid::Refused("its turn cannot be ended without its process".into()))
     }
 }
+
+/// The [`Answering`] of an agent whose live sessions can neither be answered nor spoken to from here.
+#[derive(Clone, Copy, Debug)]
+pub struct NotAnswering {
+    /// Its abilities: why `launch --ask` and `--keep` are refused.
+    pub abilities: AnsweringAbilities,
+    /// Why its live sessions take neither answers nor messages.
+    pub why: &'static str,
+}
+
+impl Answering for NotAnswering {
+    fn abilities(&self) -> AnsweringAbilities {
+        self.abilities
+    }
+
+    fn deliver(
+        &self,
+        _look: &Look,
+        _root: &Root,
+        _session: &Session,
+        _ask: &Ask,
+        _reply: &Reply,
+    ) -> Result<Delivered, NotDelivered> {
+        Err(NotDelivered::Refused(self.why.to_owned()))
+    }
+
+    fn speech(&self, _look: &Look, _root: &Root, _session: &Session) -> Speech {
+        Speech::Not { why: self.why.to_owned(), hint: None }
+    }
+}

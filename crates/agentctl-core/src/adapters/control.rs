@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Look, Root, RootPlace};
 use crate::host::Host;
-use crate::model::Session;
+use crate::model::{ProcId, Session};
+use crate::talk::Pushing;
 
 /// How much an agent may do without asking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -80,6 +81,12 @@ impl Order {
             ask: None,
             keep: false,
         }
+    }
+
+    /// Says whether the agent must be reachable while it works: it may ask a human, or takes messages.
+    #[must_use]
+    pub fn is_attended(&self) -> bool {
+        self.ask.is_some() || self.keep
     }
 
     /// Returns the id of the session that is continued; empty for a new one.
@@ -302,6 +309,12 @@ pub trait Control: Sync {
         None
     }
 
+    /// Returns the control of a server that carries out the order of one run, where an attended order needs
+    /// one; [`Control::start`] then describes that server.
+    fn private_server(&self) -> Option<&dyn PrivateServer> {
+        None
+    }
+
     /// Returns the variables that mark the processes which a session started.
     fn marks(&self, _session: &Session) -> Vec<Mark> {
         Vec::new()
@@ -343,4 +356,28 @@ impl From<Refusal> for Unbegun {
 pub trait Remote: Sync {
     /// Has an order carried out with this message; returns once the server says that it has it.
     fn begin(&self, look: &Look, order: &Order, message: &str) -> Result<Begun, Unbegun>;
+}
+
+/// Control of a server that is started for one run. Its process is the process of the run, and nothing else is
+/// done in it.
+pub trait PrivateServer: Sync {
+    /// Has the order carried out by this server; returns the session. `None` while the server does not answer:
+    /// then nothing of the order was sent.
+    fn begin(
+        &self,
+        look: &Look,
+        server: &ProcId,
+        order: &Order,
+        message: &str,
+    ) -> Result<Option<String>, Unbegun>;
+
+    /// Says whether the server unloads a session that no client is connected for.
+    fn needs_hold(&self) -> bool {
+        false
+    }
+
+    /// Returns the connection that keeps a session loaded; `None` if the server cannot be reached.
+    fn hold(&self, _look: &Look, _server: &ProcId, _session: &str) -> Option<Pushing> {
+        None
+    }
 }

@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::answering::{Answering, AnsweringAbilities, NotAnswering};
 use super::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Order, Permissions, Refusal, Start,
     StartStdin, Stop,
@@ -16,6 +17,17 @@ use super::{Adapter, Capabilities, Installation, Look, Root, Store, Variables, v
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
 use crate::model::{Message, Session};
+
+/// Nothing is known about asks and messages of `pi_agent_rust`.
+static ANSWERING: NotAnswering = NotAnswering {
+    abilities: AnsweringAbilities {
+        asks: "-",
+        messages: "-",
+        no_ask: Some("how it asks for permission is not known"),
+        no_keep: Some("whether it takes messages while it lives is not known"),
+    },
+    why: "whether it takes messages while it lives is not known",
+};
 
 /// The adapter.
 pub struct PiRust;
@@ -70,6 +82,10 @@ impl Adapter for PiRust {
 
     fn variables(&self) -> &'static Variables {
         &pi::VARIABLES
+    }
+
+    fn answering(&self) -> Option<&dyn Answering> {
+        Some(&ANSWERING)
     }
 
     fn control(&self) -> Option<&dyn Control> {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Fleet;
 use crate::adapters::Adapter;
+use crate::adapters::answering::AnsweringAbilities;
 use crate::adapters::control::Abilities;
 use crate::host::Host;
 use crate::model::SCHEMA_VERSION;
@@ -43,6 +44,33 @@ pub struct AdapterRow {
     pub subagents: bool,
     /// How it is controlled; null where it can only be observed.
     pub control: Option<AdapterControl>,
+    /// How its live sessions are answered and spoken to; null where no way is known.
+    #[serde(default)]
+    pub answering: Option<AdapterAnswering>,
+}
+
+/// How the live sessions of an agent are answered and spoken to.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct AdapterAnswering {
+    /// The asks that can be answered from here; `-` for none.
+    pub asks: String,
+    /// The sessions that take messages while they live; `-` for none.
+    pub messages: String,
+    /// Why `launch --ask` is refused; null where it is accepted.
+    pub no_ask: Option<String>,
+    /// Why `launch --keep` is refused; null where it is accepted.
+    pub no_keep: Option<String>,
+}
+
+impl From<AnsweringAbilities> for AdapterAnswering {
+    fn from(can: AnsweringAbilities) -> Self {
+        Self {
+            asks: can.asks.to_owned(),
+            messages: can.messages.to_owned(),
+            no_ask: can.no_ask.map(str::to_owned),
+            no_keep: can.no_keep.map(str::to_owned),
+        }
+    }
 }
 
 /// How an agent is launched, resumed and stopped.
@@ -85,6 +113,7 @@ impl AdapterRow {
             cost: can.cost,
             subagents: can.subagents,
             control: adapter.control().map(|c| c.abilities().into()),
+            answering: adapter.answering().map(|a| a.abilities().into()),
         }
     }
 }

@@ -29,15 +29,26 @@ pub struct Http {
 impl Http {
     /// Sends a GET request.
     pub fn get(&self, path: &str, limit: Duration) -> Result<Value, TalkError> {
-        self.ask("GET", path, limit)
+        self.ask("GET", path, None, limit)
     }
 
-    /// Sends a POST request.
+    /// Sends a POST request without a body.
     pub fn post(&self, path: &str, limit: Duration) -> Result<Value, TalkError> {
-        self.ask("POST", path, limit)
+        self.ask("POST", path, None, limit)
     }
 
-    fn ask(&self, method: &str, path: &str, limit: Duration) -> Result<Value, TalkError> {
+    /// Sends a POST request with a JSON body.
+    pub fn post_json(&self, path: &str, body: &Value, limit: Duration) -> Result<Value, TalkError> {
+        self.ask("POST", path, Some(body), limit)
+    }
+
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        limit: Duration,
+    ) -> Result<Value, TalkError> {
         let until = Instant::now() + limit;
         if !self.at.ip().is_loopback() {
             return Err(TalkError::Protocol("it does not listen on the loopback".into()));
@@ -54,17 +65,24 @@ impl Http {
             let both = base64::encode(format!("{user}:{password}").as_bytes());
             format!("Authorization: Basic {both}\r\n")
         });
-        let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
+        let content = body.map(Value::to_string).unwrap_or_default();
+        let length = match (method, body) {
+            (_, Some(_)) => {
+                format!("Content-Type: application/json\r\nContent-Length: {}\r\n", content.len())
+            }
+            ("POST", None) => "Content-Length: 0\r\n".to_owned(),
+            _ => String::new(),
+        };
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\n{}{length}Accept: application/json\r\n\
-             Connection: close\r\n\r\n",
+             Connection: close\r\n\r\n{content}",
             self.at,
             login.unwrap_or_default()
         );
         stream.set_write_timeout(Some(left(until)?)).map_err(TalkError::Unreachable)?;
         stream.write_all(request.as_bytes()).map_err(failed)?;
         let answer = read(&mut stream, until)?;
-        body(&answer)
+        answer_body(&answer)
     }
 }
 
@@ -140,7 +158,7 @@ fn whole(answer: &[u8]) -> bool {
     length.is_some_and(|length| body.len() >= length)
 }
 
-fn body(answer: &[u8]) -> Result<Value, TalkError> {
+fn answer_body(answer: &[u8]) -> Result<Value, TalkError> {
     let nonsense = |why: &str| TalkError::Protocol(why.to_owned());
     let head = Head::of(answer).ok_or_else(|| nonsense("it is no HTTP answer"))?;
     let body = &answer[head.end..];
@@ -158,6 +176,7 @@ fn body(answer: &[u8]) -> Result<Value, TalkError> {
         200..=299 if body.is_empty() => Ok(Value::Null),
         200..=299 => serde_json::from_slice(&body).map_err(|e| TalkError::Protocol(e.to_string())),
         401 | 403 => Err(TalkError::Refused("it wants another password".into())),
+        404 => Err(TalkError::NotFound),
         status => Err(TalkError::Refused(format!("HTTP {status}"))),
     }
 }
@@ -221,6 +240,22 @@ mod tests {
             assert!(asked.starts_with("GET /x?directory=%2Fa HTTP/1.1\r\n"), "{asked}");
             assert!(asked.contains("Authorization: Basic b3BlbmNvZGU6cA==\r\n"), "{asked}");
         }
+    }
+
+    #[test]
+    fn a_body_is_sent_as_json_and_an_unknown_resource_is_told_apart() {
+        let (http, server) = answering(b"HTTP/1.1 204 No Content\r\n\r\n");
+        let body = serde_json::json!({ "reply": "once" });
+        assert_eq!(http.post_json("/x", &body, SHORT).expect("taken"), Value::Null);
+        let asked = server.join().expect("served");
+        assert!(
+            asked.contains("Content-Type: application/json\r\nContent-Length: 16\r\n"),
+            "{asked}"
+        );
+        let (http, server) = answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}");
+        let refused = http.post_json("/x", &body, SHORT);
+        assert!(matches!(refused, Err(TalkError::NotFound)), "{refused:?}");
+        server.join().expect("served");
     }
 
     #[test]

@@ -102,6 +102,15 @@ impl Wire {
         }
     }
 
+    /// Moves the deadline of the conversation; returns the one before. Not for non-blocking mode.
+    pub(super) fn set_deadline(&mut self, until: Instant) -> Option<Instant> {
+        let bounded = match self {
+            Self::Plain(bounded) => bounded,
+            Self::Tls(stream) => &mut stream.sock,
+        };
+        bounded.until.replace(until)
+    }
+
     /// Switches to non-blocking mode.
     pub(super) fn never_block(&mut self) -> io::Result<()> {
         match self {

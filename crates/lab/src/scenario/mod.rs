@@ -7,6 +7,7 @@ mod control;
 pub mod openclaw;
 pub mod opencode;
 pub mod pi;
+mod server_asks;
 mod unusual;
 
 use crate::install::Package;

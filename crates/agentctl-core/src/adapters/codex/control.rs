@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{Codex, VARIABLES};
 use crate::adapters::control::{
-    Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Refusal, Start,
-    StartStdin, Stop,
+    Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, PrivateServer,
+    Refusal, Start, StartStdin, Stop,
 };
 use crate::adapters::{Look, Root};
 use crate::host::Host;
@@ -40,6 +40,9 @@ impl Control for Codex {
                 "install Codex, or try `agentctl launch demo`",
             )
         })?;
+        if order.is_attended() {
+            return start_server(host, order, program);
+        }
         let mut args: Vec<OsString> = ["exec", "--json"].map(Into::into).to_vec();
         let mut say = |words: &[&str]| args.extend(words.iter().map(Into::into));
         if let Some(model) = &order.model {
@@ -66,11 +69,7 @@ impl Control for Codex {
         };
         // The prompt is read from stdin.
         args.push("-".into());
-        // A thread of another home is continued there.
-        let usual = file::resolve_root(&home(host));
-        let moved = order.home().filter(|root| *root != usual);
-        let set = moved.map(|root| ("CODEX_HOME".into(), root.to_string_lossy().into()));
-        let set = set.into_iter().collect();
+        let set = moved_home(host, order);
         Ok(Start {
             program,
             args,
@@ -147,6 +146,10 @@ impl Control for Codex {
         super::stop::interrupt(look, root, session)
     }
 
+    fn private_server(&self) -> Option<&dyn PrivateServer> {
+        Some(self)
+    }
+
     fn marks(&self, session: &Session) -> Vec<Mark> {
         super::stop::marks(session)
     }
@@ -163,6 +166,40 @@ impl Control for Codex {
             "CODEX_MANAGED_PACKAGE_ROOT",
         ]
     }
+}
+
+/// Returns the command of a server for one run: its socket has a name of its own.
+fn start_server(host: &Host, order: &Order, program: PathBuf) -> Result<Start, Refusal> {
+    if order.permissions == Permissions::Bypass && !order.keep {
+        let why = "with `--permissions bypass` nothing is asked, so --ask has no effect";
+        return Err(Refusal::new(why, "leave one of the two out"));
+    }
+    let name = uuid::Uuid::new_v4().simple().to_string();
+    let socket = host.runtime().join(format!("{}.sock", &name[..12]));
+    let mut args = super::private_server::arguments(&socket);
+    args.extend(order.extra.iter().cloned());
+    let id = match &order.begin {
+        Begin::Resume(id) => Some(id.clone()),
+        Begin::New | Begin::Fork(_) => None,
+    };
+    let set = moved_home(host, order);
+    Ok(Start {
+        program,
+        args,
+        set,
+        unset: Vec::new(),
+        id,
+        keeps_name: false,
+        stdin: StartStdin::Prompt,
+    })
+}
+
+/// Returns the variable that makes Codex continue a thread of another home there.
+fn moved_home(host: &Host, order: &Order) -> Vec<(String, String)> {
+    let usual = file::resolve_root(&home(host));
+    let moved = order.home().filter(|root| *root != usual);
+    let set = moved.map(|root| ("CODEX_HOME".into(), root.to_string_lossy().into()));
+    set.into_iter().collect()
 }
 
 /// Returns the home that a Codex started with this environment would use.

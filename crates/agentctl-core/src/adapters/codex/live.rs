@@ -9,10 +9,14 @@ use super::{
     Codex, CodexStore, NAME, birth_days, id_of, is_codex, is_program_name, locks, server, tools,
 };
 use crate::adapters::launchers::launchers;
+use crate::adapters::private_server::is_server_of_run;
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
 use crate::model::{Evidence, FaultCode, Reason, ReasonKind, Status};
+
+/// A server of a run without a thread that is younger than this is starting.
+const SERVER_START_MS: i64 = 60_000;
 
 /// A Codex process that may serve threads of this home, with the rollouts it has open for writing.
 pub(super) struct Candidate<'a> {
@@ -43,6 +47,7 @@ pub(super) fn read(store: &CodexStore<'_>) -> Found<Served> {
     locks::read(look, root, &candidates, &mut found);
     add_openers(store, &candidates, &mut found);
     server::ask(look, root, &hosts(&candidates, &found), &mut found);
+    mark_servers_of_runs(look, &candidates, &mut found);
     for served in &mut found.rows {
         judge_record(store, &candidates, served);
     }
@@ -199,6 +204,19 @@ fn hosts<'a>(candidates: &[Candidate<'a>], found: &Found<Served>) -> Vec<&'a Pro
     candidates.iter().map(|c| c.process).filter(serves).collect()
 }
 
+/// Marks the threads whose server was started for their run and serves no other thread: it is not shared.
+fn mark_servers_of_runs(look: &Look, candidates: &[Candidate<'_>], found: &mut Found<Served>) {
+    for process in candidates.iter().map(|candidate| candidate.process) {
+        let mut served = found.rows.iter_mut().filter(|served| served.by.contains(&process.id));
+        if let (Some(only), None) = (served.next(), served.next())
+            && only.hosted
+            && is_server_of_run(look, process)
+        {
+            only.hosted = false;
+        }
+    }
+}
+
 /// Decides the state of a served thread whose record is missing, deleted or cut.
 fn judge_record(store: &CodexStore<'_>, candidates: &[Candidate<'_>], served: &mut Served) {
     let Some(id) = served.id.clone().filter(|_| served.state.is_none()) else { return };
@@ -256,6 +274,10 @@ fn add_threadless(look: &Look, candidates: &[Candidate<'_>], found: &mut Found<S
             (Role::Terminal, None) if !is_client(look, process, &servers) => {
                 found.rows.push(threadless(look, process));
             }
+            // The server of a run can be stopped also before its thread begins and after that was unloaded.
+            (Role::Server, None) if is_server_of_run(look, process) => {
+                found.rows.push(server_without_thread(look, process));
+            }
             // A server without threads is no session; a client's thread is listed with its server.
             _ => {}
         }
@@ -292,6 +314,20 @@ fn starting(look: &Look, process: &Process) -> Served {
     );
     let seen = look.evidence("kernel:open files", says);
     without_thread(process, seen, Status::Running, Reason::of(ReasonKind::Starting))
+}
+
+/// Makes the row of the server of a run that has no thread loaded.
+fn server_without_thread(look: &Look, process: &Process) -> Served {
+    let says = format!("pid {} is the server of a run and has no thread loaded", process.id.pid);
+    let seen = look.evidence("kernel:environment", says);
+    let age_ms = process.started_at.map(|start| look.now.millis() - start.millis());
+    let mut served = without_thread(process, seen, Status::Idle, Reason::of(ReasonKind::Starting));
+    served.state = Some(if age_ms.is_some_and(|age| age < SERVER_START_MS) {
+        State { status: Status::Running, reason: Some(Reason::of(ReasonKind::Starting)) }
+    } else {
+        State { status: Status::Idle, reason: None }
+    });
+    served
 }
 
 /// Makes the row of a terminal without a thread that is connected to no server of its home.

@@ -6,16 +6,20 @@
 //! such sessions are hosted, and only that server knows whether a thread waits for its user. Facts and
 //! versions: `docs/agents/codex.md`.
 
+mod answering;
+mod asks;
 mod control;
 mod index;
 mod live;
 mod locks;
 mod messages;
+mod private_server;
 mod process;
 mod rollout;
 mod server;
 pub(super) mod stop;
 mod tools;
+mod visit;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
@@ -27,6 +31,7 @@ use std::time::Instant;
 use index::Index;
 use process::{home_of, is_codex, is_program_name};
 
+use super::answering::Answering;
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, LineFacts, Look, Record, Root, Served,
@@ -35,7 +40,7 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::{Brief, OpenFile, Process};
-use crate::model::{Locator, Message, Session, Time, is_session_id};
+use crate::model::{Ask, Locator, Message, Session, Time, is_session_id};
 use crate::native::file;
 use crate::talk::Pushing;
 
@@ -121,6 +126,10 @@ impl Adapter for Codex {
 
     fn without_file_locks(&self) -> Option<&'static str> {
         Some("Codex sessions cannot be told alive without it")
+    }
+
+    fn answering(&self) -> Option<&dyn Answering> {
+        Some(self)
     }
 
     fn control(&self) -> Option<&dyn Control> {
@@ -350,6 +359,10 @@ impl Store for CodexStore<'_> {
             rollout::count(path, self.uid(), &self.descendants(locator), &mut record);
         }
         record
+    }
+
+    fn asks(&self, session: &Session) -> Found<Ask> {
+        asks::read(self, session)
     }
 
     fn children(&self, locator: &Locator) -> Found<Locator> {

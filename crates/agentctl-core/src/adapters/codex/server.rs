@@ -5,14 +5,15 @@
 //! done. Without a socket nothing is claimed; a socket that fails is a fault.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::process::{Role, role};
-use super::{NAME, home_of, is_codex};
+use super::{Codex, NAME, home_of, is_codex};
+use crate::adapters::proof::prove;
 use crate::adapters::{Found, Look, Root, Served, State, fault};
-use crate::kernel::Process;
+use crate::kernel::{Kernel, Process};
 use crate::model::{FaultCode, ProcId, Reason, ReasonKind, Session, Status};
 use crate::talk::{Pushing, RpcSocket, TalkError};
 
@@ -21,7 +22,7 @@ pub(super) fn ask(look: &Look, root: &Root, hosts: &[&Process], found: &mut Foun
     let mut servers = Vec::new();
     let mut rows: Vec<&mut Served> = found.rows.iter_mut().filter(|s| s.hosted).collect();
     for host in hosts {
-        let Some(path) = socket_of(root, host) else { continue };
+        let Some(path) = socket_of(look, root, host) else { continue };
         let (served, others): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|s: &&mut Served| s.by.contains(&host.id));
         rows = others;
@@ -60,24 +61,51 @@ pub(super) struct Socket {
     server: ProcId,
 }
 
+impl Socket {
+    pub(super) fn new(path: PathBuf, server: ProcId) -> Self {
+        Self { path, server }
+    }
+
+    /// Returns the name of the server in subscriptions.
+    pub(super) fn name(&self) -> String {
+        self.path.to_string_lossy().into_owned()
+    }
+}
+
 /// Most servers that are asked in parallel.
 const MAX_PARALLEL: usize = 32;
 
 /// Returns the socket of `--listen unix://PATH`, if it exists; without a path it is the home's own
 /// socket.
-fn socket_of(root: &Root, host: &Process) -> Option<PathBuf> {
+fn socket_of(look: &Look, root: &Root, host: &Process) -> Option<PathBuf> {
     let path = match host.argv.iter().find_map(|a| a.strip_prefix("unix://"))? {
         "" => root.path().join("app-server-control/app-server-control.sock"),
         path => PathBuf::from(path),
     };
-    Some(path).filter(|path| path.is_absolute() && std::fs::symlink_metadata(path).is_ok())
+    if path.is_absolute() && std::fs::symlink_metadata(&path).is_ok() {
+        return Some(path);
+    }
+    listening_path(look, host)
+}
+
+/// Returns the socket on which a server listens, from the kernel: the name in its arguments is a link that may
+/// have been removed.
+pub(super) fn listening_path(look: &Look, host: &Process) -> Option<PathBuf> {
+    let listens = look.host.kernel.listening_unix(&host.id).ok()?;
+    listens.into_iter().find(|path| std::fs::symlink_metadata(path).is_ok())
 }
 
 /// Returns the socket of the server that hosts a session.
 pub(super) fn socket_of_host(look: &Look, root: &Root, session: &Session) -> Option<Socket> {
     let server = &session.processes.first()?.id;
     let process = look.host.kernel.process(server.pid).ok().flatten()?;
-    let path = socket_of(root, &process).filter(|_| process.id == *server)?;
+    let is_it = process.id == *server
+        && role(&process) == Role::Server
+        && prove(&Codex, look, root, &process).is_ok();
+    if !is_it {
+        return None;
+    }
+    let path = socket_of(look, root, &process)?;
     Some(Socket { path, server: server.clone() })
 }
 
@@ -101,6 +129,22 @@ pub(super) fn hello(look: &Look, to: &Socket, purpose: Purpose) -> Result<RpcSoc
     };
     let mut socket = RpcSocket::connect(&to.path, &look.host.kernel, &to.server, left.min(limit))?;
     introduce(&mut socket, acts)?;
+    Ok(socket)
+}
+
+/// Connects to a server for a conversation that may take this long, and introduces us.
+pub(super) fn visit(look: &Look, to: &Socket, limit: Duration) -> Result<RpcSocket, TalkError> {
+    introduced(to, &look.host.kernel, limit)
+}
+
+/// Connects to a server and introduces us as a client that uses all its requests.
+pub(super) fn introduced(
+    to: &Socket,
+    kernel: &Kernel,
+    limit: Duration,
+) -> Result<RpcSocket, TalkError> {
+    let mut socket = RpcSocket::connect(&to.path, kernel, &to.server, limit)?;
+    introduce(&mut socket, true)?;
     Ok(socket)
 }
 
@@ -138,8 +182,7 @@ fn introduce(socket: &mut RpcSocket, experimental: bool) -> Result<(), TalkError
 
 /// Returns the server that hosts a session, if it has a socket for notifications.
 pub(super) fn pushing(look: &Look, root: &Root, session: &Session) -> Option<Pushing> {
-    let pid = session.pid.filter(|_| session.hosted)?;
-    let host = look.table.process(pid)?;
+    let host = look.table.process(session.pid?).filter(|host| role(host) == Role::Server)?;
     listening(look, root, host)
 }
 
@@ -155,7 +198,7 @@ pub(super) fn announcing(look: &Look, root: &Root) -> Vec<Pushing> {
 }
 
 fn listening(look: &Look, root: &Root, host: &Process) -> Option<Pushing> {
-    let socket = socket_of(root, host)?;
+    let socket = socket_of(look, root, host)?;
     let (kernel, id) = (look.host.kernel.clone(), host.id.clone());
     Some(Pushing::new(socket.to_string_lossy().into_owned(), move |limit| {
         let mut server = RpcSocket::connect(&socket, &kernel, &id, limit)?;
@@ -164,7 +207,8 @@ fn listening(look: &Look, root: &Root, host: &Process) -> Option<Pushing> {
     }))
 }
 
-fn state(status: &Value) -> Option<State> {
+/// Returns the state that the status of a thread means.
+pub(super) fn state(status: &Value) -> Option<State> {
     let flagged = |flag: &str| {
         status["activeFlags"].as_array().is_some_and(|flags| flags.iter().any(|f| f == flag))
     };

@@ -17,10 +17,14 @@ use crate::talk::{RpcSocket, TalkError};
 const LADDER: &[(Signal, Duration)] =
     &[(Signal::INT, Duration::from_secs(3)), (Signal::TERM, Duration::from_secs(1))];
 
+/// The server of a run leaves on SIGTERM.
+const SERVER_LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(4))];
+
 /// Returns how to stop this session.
 pub(in crate::adapters) fn plan(look: &Look, root: &Root, session: &Session) -> Stop {
     if !session.hosted {
-        return Stop::Signals(LADDER);
+        let is_server = server::socket_of_host(look, root, session).is_some();
+        return Stop::Signals(if is_server { SERVER_LADDER } else { LADDER });
     }
     match server::socket_of_host(look, root, session) {
         Some(_) => Stop::Ask,

@@ -19,6 +19,7 @@ use rows::{Row, Snapshot};
 use serde_json::json;
 use wire::{Conversation as Talk, GatewayError, Scope, Shows};
 
+use super::answering::{Answering, AnsweringAbilities, NotAnswering};
 use super::control::Control;
 use super::{
     Adapter, CallbackFields, Capabilities, Conversation, Depth, Found, Installation, Look, Record,
@@ -46,6 +47,17 @@ static VARIABLES: Variables = Variables {
         "OPENCLAW_STATE_DIR",
     ],
     launch: &[],
+};
+
+/// Approvals of OpenClaw are decided on its gateway; messages reach its sessions as a resume does.
+static ANSWERING: NotAnswering = NotAnswering {
+    abilities: AnsweringAbilities {
+        asks: "-",
+        messages: "at any time, by its gateway",
+        no_ask: Some("approvals are decided on its gateway"),
+        no_keep: Some("its sessions always stay and take messages"),
+    },
+    why: "approvals are decided on its gateway",
 };
 
 /// The adapter.
@@ -105,6 +117,10 @@ impl Adapter for OpenClaw {
             session: "openclaw_callback_session_key",
             agent: "openclaw_callback_agent_id",
         })
+    }
+
+    fn answering(&self) -> Option<&dyn Answering> {
+        Some(&ANSWERING)
     }
 
     fn control(&self) -> Option<&dyn Control> {

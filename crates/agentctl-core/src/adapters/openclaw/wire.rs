@@ -113,7 +113,7 @@ impl From<TalkError> for GatewayError {
                 (FaultCode::Foreign, format!("{error}; {todo}"))
             }
             TalkError::OtherProcess(_) => (FaultCode::Foreign, error.to_string()),
-            TalkError::Foreign(_) | TalkError::Refused(_) => {
+            TalkError::Foreign(_) | TalkError::Refused(_) | TalkError::NotFound => {
                 (FaultCode::Refused, error.to_string())
             }
         };

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::database::{Database, SLUG};
 use super::home::{self, Home};
-use super::{NAME, OpenCode, VARIABLES};
+use super::{NAME, OpenCode, VARIABLES, private_server};
 use crate::adapters::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Permissions, Preparation,
-    Refusal, Start, StartStdin, Stop,
+    PrivateServer, Refusal, Start, StartStdin, Stop,
 };
 use crate::adapters::{Look, Root};
 use crate::host::Host;
@@ -38,6 +38,9 @@ impl Control for OpenCode {
                 "install OpenCode, or try `agentctl launch demo`",
             )
         })?;
+        if order.is_attended() {
+            return start_server(host, order, program);
+        }
         let mut args: Vec<OsString> = ["run", "--format", "json"].map(Into::into).to_vec();
         let id = match &order.begin {
             Begin::New => Some(new_id(host.now())),
@@ -139,12 +142,16 @@ impl Control for OpenCode {
         }
     }
 
-    fn stop(&self, look: &Look, _root: &Root, session: &Session) -> Stop {
-        super::stop::plan(look, session)
+    fn stop(&self, look: &Look, root: &Root, session: &Session) -> Stop {
+        super::stop::plan(look, root, session)
     }
 
-    fn interrupt(&self, look: &Look, _root: &Root, session: &Session) -> Result<String, String> {
-        super::stop::interrupt(look, session)
+    fn interrupt(&self, look: &Look, root: &Root, session: &Session) -> Result<String, String> {
+        super::stop::interrupt(look, root, session)
+    }
+
+    fn private_server(&self) -> Option<&dyn PrivateServer> {
+        Some(self)
     }
 
     fn marks(&self, session: &Session) -> Vec<Mark> {
@@ -154,6 +161,32 @@ impl Control for OpenCode {
     fn own_variables(&self) -> &'static [&'static str] {
         &["OPENCODE", "OPENCODE_PID"]
     }
+}
+
+/// Returns the command of a server for one run.
+fn start_server(host: &Host, order: &Order, program: std::path::PathBuf) -> Result<Start, Refusal> {
+    if order.permissions == Permissions::Bypass && !order.keep {
+        let why = "with `--permissions bypass` nothing is asked, so --ask has no effect";
+        return Err(Refusal::new(why, "leave one of the two out"));
+    }
+    let id = match &order.begin {
+        Begin::New => None,
+        Begin::Resume(id) => {
+            own_directory(host, order, id)?;
+            Some(id.clone())
+        }
+        Begin::Fork(from) => {
+            own_directory(host, order, from)?;
+            None
+        }
+    };
+    let mut args: Vec<OsString> = private_server::ARGUMENTS.map(Into::into).to_vec();
+    args.extend(order.extra.iter().cloned());
+    let mut set = elsewhere(host, order);
+    set.push(("PWD".into(), order.cwd.to_string_lossy().into_owned()));
+    set.extend(private_server::variables(host, order));
+    let keeps_name = order.begin == Begin::New;
+    Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name, stdin: StartStdin::Prompt })
 }
 
 fn error(said: &Value) -> String {

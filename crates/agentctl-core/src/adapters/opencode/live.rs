@@ -19,6 +19,7 @@ use super::log::{self, LogReading, MentionedSession};
 use super::program::{namesake, unseen_home};
 use super::server::{self, ServerAnswer};
 use super::{Backend, NAME, OpenCode};
+use crate::adapters::private_server::is_server_of_run;
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, Turn, fault};
 use crate::kernel::{Process, deadline};
@@ -201,11 +202,15 @@ impl AgentProcess<'_> {
             found.rows.extend(self.unjoined(answered));
         }
         found.rows.extend(self.left(&claims));
+        // The server of a run is not shared while it serves no other session.
+        let is_own = claims.len() == 1 && self.is_server_of_run();
         for (id, claim) in claims {
-            found.rows.push(match &self.proof {
+            let mut row = match &self.proof {
                 Ok(()) => self.served(id, claim, word.as_ref()),
                 Err(unproved) => self.unproved(id, claim, unproved),
-            });
+            };
+            row.hosted &= !is_own;
+            found.rows.push(row);
         }
     }
 
@@ -289,6 +294,11 @@ impl AgentProcess<'_> {
         claims
     }
 
+    /// Says whether it is a server that was started for one run.
+    fn is_server_of_run(&self) -> bool {
+        self.role == Role::Server && is_server_of_run(self.look, self.process)
+    }
+
     /// Asks the process on its port, if it has one.
     fn word(&self, claims: &BTreeMap<String, Claim>) -> Option<Result<ServerAnswer, TalkError>> {
         if self.role == Role::Run || self.proof.is_err() {
@@ -300,7 +310,7 @@ impl AgentProcess<'_> {
         };
         let mut folders: Vec<String> =
             claims.keys().filter_map(|id| self.backend.row(id).ok()??.directory).collect();
-        if self.heard.told().is_none() && folders.is_empty() {
+        if folders.is_empty() && (self.heard.told().is_none() || self.is_server_of_run()) {
             // The log names no session: the folder in which it runs is certainly open there.
             folders.extend(self.process.cwd.iter().map(|c| c.to_string_lossy().into_owned()));
         }

@@ -4,6 +4,8 @@
 //! Terminals and `run` have a process of their own; `serve` and `acp` host many sessions and are asked
 //! on their port. Facts and versions: `docs/agents/opencode.md`.
 
+mod answering;
+mod asks;
 mod control;
 mod database;
 mod entry;
@@ -12,6 +14,7 @@ mod home;
 mod live;
 mod log;
 mod messages;
+mod private_server;
 mod program;
 mod server;
 mod stop;
@@ -22,6 +25,7 @@ use std::sync::OnceLock;
 use self::database::{Database, Made, Row};
 use self::files::Files;
 use self::live::Doubts;
+use super::answering::Answering;
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Conversation, Depth, Found, Installation, Look, Record, Root, Served,
@@ -29,7 +33,7 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
-use crate::model::{Fault, FaultCode, Locator, Message};
+use crate::model::{Ask, Fault, FaultCode, Locator, Message, Session};
 use crate::native::cache::FileVersion;
 use crate::native::sqlite::{SqlResult, StoreError};
 
@@ -94,6 +98,10 @@ impl Adapter for OpenCode {
 
     fn variables(&self) -> &'static Variables {
         &VARIABLES
+    }
+
+    fn answering(&self) -> Option<&dyn Answering> {
+        Some(self)
     }
 
     fn control(&self) -> Option<&dyn Control> {
@@ -289,6 +297,10 @@ impl Store for OpenCodeStore<'_> {
         let says = record.turn.says();
         record.evidence.push(self.look.evidence(self.source(), says));
         record
+    }
+
+    fn asks(&self, session: &Session) -> Found<Ask> {
+        asks::read(self, session)
     }
 
     fn open_child(&self, locator: &Locator) -> Option<Turn> {

@@ -7,18 +7,25 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::adapters::{Look, State};
+use super::OpenCode;
+use crate::adapters::proof::prove;
+use crate::adapters::{Look, Root, State};
 use crate::kernel::Process;
-use crate::model::{Reason, ReasonKind, Status, Time, shorten};
+use crate::model::{Reason, ReasonKind, Session, Status, Time, shorten};
 use crate::talk::TalkError;
 use crate::talk::http::Http;
 
 /// Most folders that are asked about.
 const MAX_FOLDERS: usize = 16;
+
+/// Time for one look at a session that was just prompted.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between two such looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(30);
 
 /// Returns the server of a process; `None` if it does not listen on the loopback.
 pub(super) fn of(look: &Look, process: &Process) -> io::Result<Option<Http>> {
@@ -30,6 +37,94 @@ pub(super) fn of(look: &Look, process: &Process) -> io::Result<Option<Http>> {
     let user = filled(1).unwrap_or_else(|| "opencode".into());
     let login = filled(0).map(|password| (user, password));
     Ok(Some(Http { at, login, kernel: kernel.clone() }))
+}
+
+/// Returns the server of the process that serves a session, proved to be OpenCode of this home; `None` if it
+/// does not listen.
+pub(super) fn of_session(look: &Look, root: &Root, session: &Session) -> Option<Http> {
+    session.processes.iter().find_map(|serving| {
+        let process = look.host.kernel.process(serving.id.pid).ok().flatten()?;
+        if process.id != serving.id || prove(&OpenCode, look, root, &process).is_err() {
+            return None;
+        }
+        of(look, &process).ok().flatten()
+    })
+}
+
+/// The kind of a request to a human.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    /// A tool needs permission.
+    Permission,
+    /// The model asks questions.
+    Question,
+}
+
+/// A request to a human that is open in a server.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// Its kind.
+    pub(super) kind: RequestKind,
+    /// The request, as the server lists it.
+    pub(super) body: Value,
+}
+
+impl Request {
+    /// Returns its id.
+    pub(super) fn id(&self) -> &str {
+        self.body["id"].as_str().unwrap_or_default()
+    }
+
+    /// Returns its session: a subagent has one of its own.
+    pub(super) fn session(&self) -> &str {
+        self.body["sessionID"].as_str().unwrap_or_default()
+    }
+}
+
+/// Returns the open requests of the sessions of a folder that are at work: after an abort a request stays in
+/// the list, and an answer to it could still run its tool.
+pub(super) fn requests(
+    server: &Http,
+    folder: &str,
+    limit: Duration,
+) -> Result<Vec<Request>, TalkError> {
+    let until = Instant::now() + limit;
+    let get = |route: &str| {
+        let path = format!("{route}?directory={}", escape(folder));
+        server.get(&path, until.saturating_duration_since(Instant::now()))
+    };
+    let permissions = get("/permission")?;
+    // Older versions have no such route and never ask questions.
+    let questions = match get("/question") {
+        Err(TalkError::NotFound) => Value::Null,
+        answer => answer?,
+    };
+    let at_work = get("/session/status")?;
+    let list = |kind, answer: Value| match answer {
+        Value::Array(bodies) => {
+            bodies.into_iter().map(|body| Request { kind, body }).collect::<Vec<_>>()
+        }
+        _ => Vec::new(),
+    };
+    let mut open = list(RequestKind::Permission, permissions);
+    open.extend(list(RequestKind::Question, questions));
+    open.retain(|request| !request.id().is_empty() && at_work.get(request.session()).is_some());
+    Ok(open)
+}
+
+/// Waits until a server says that it works on a session that was just prompted: the turn begins some time after
+/// the prompt was taken. A turn that is over before the first look is not noticed.
+pub(super) fn until_at_work(server: &Http, folder: &str, session: &str, limit: Duration) {
+    let until = Instant::now() + limit;
+    let path = format!("/session/status?directory={}", escape(folder));
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let status = server.get(&path, left.min(LOOK_TIMEOUT));
+        if left.is_zero() || status.is_ok_and(|status| status.get(session).is_some()) {
+            return;
+        }
+        std::thread::park_timeout(LOOK_INTERVAL);
+    }
 }
 
 /// A server's answer about the sessions of some folders. Sessions that it does not name are idle.

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::server::{self, escape};
-use crate::adapters::Look;
+use serde_json::json;
+
+use super::server::{self, RequestKind, escape};
 use crate::adapters::control::{Mark, Stop};
-use crate::kernel::Process;
+use crate::adapters::{Look, Root};
 use crate::model::Session;
 use crate::talk::http::Http;
 
@@ -20,11 +21,11 @@ const LADDER: &[(Signal, Duration)] = &[(Signal::TERM, Duration::from_secs(3))];
 const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns how to stop this session.
-pub(super) fn plan(look: &Look, session: &Session) -> Stop {
+pub(super) fn plan(look: &Look, root: &Root, session: &Session) -> Stop {
     if !session.hosted {
         return Stop::Signals(LADDER);
     }
-    match server_of(look, session) {
+    match server::of_session(look, root, session) {
         Some(_) => Stop::Ask,
         None => Stop::Refuse(
             "a server that cannot be asked hosts it, among others; only its own program can end it"
@@ -33,21 +34,38 @@ pub(super) fn plan(look: &Look, session: &Session) -> Stop {
     }
 }
 
-fn server_of(look: &Look, session: &Session) -> Option<Http> {
-    let id = &session.processes.first()?.id;
-    let process: Process = look.host.kernel.process(id.pid).ok().flatten()?;
-    server::of(look, &process).ok().flatten().filter(|_| process.id == *id)
-}
-
 /// Asks the server to abort the turn.
-pub(super) fn interrupt(look: &Look, session: &Session) -> Result<String, String> {
+pub(super) fn interrupt(look: &Look, root: &Root, session: &Session) -> Result<String, String> {
     let id = session.id.as_deref().ok_or("it has no session")?;
-    let server = server_of(look, session).ok_or("its server does not listen")?;
+    let server = server::of_session(look, root, session).ok_or("its server does not listen")?;
     let folder = session.cwd.as_deref().map(|cwd| format!("?directory={}", escape(cwd)));
-    let path = format!("/session/{}/abort{}", escape(id), folder.unwrap_or_default());
+    let folder = folder.unwrap_or_default();
+    reject_requests(&server, session, id);
+    let path = format!("/session/{}/abort{folder}", escape(id));
     let answer = server.post(&path, ABORT_TIMEOUT);
     answer.map_err(|error| format!("its server did not do it: {error}"))?;
     Ok("the turn was aborted".into())
+}
+
+/// Rejects the open requests of a session before its turn is aborted: a request that stays open could be
+/// allowed later, and its tool would then run in a session without a turn.
+fn reject_requests(server: &Http, session: &Session, id: &str) {
+    let Some(cwd) = session.cwd.as_deref() else { return };
+    let open = server::requests(server, cwd, ABORT_TIMEOUT).unwrap_or_default();
+    for request in open.iter().filter(|request| request.session() == id) {
+        let request_id = escape(request.id());
+        let folder = format!("directory={}", escape(cwd));
+        // A request that was settled meanwhile is not there any more.
+        let _settled = match request.kind {
+            RequestKind::Permission => {
+                let path = format!("/permission/{request_id}/reply?{folder}");
+                server.post_json(&path, &json!({ "reply": "reject" }), ABORT_TIMEOUT)
+            }
+            RequestKind::Question => {
+                server.post(&format!("/question/{request_id}/reject?{folder}"), ABORT_TIMEOUT)
+            }
+        };
+    }
 }
 
 /// Returns the variable that its tools carry: the pid of their process, which a server's sessions share.

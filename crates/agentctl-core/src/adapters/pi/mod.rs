@@ -24,6 +24,7 @@ pub(super) use store::PiStore;
 
 use std::path::PathBuf;
 
+use super::answering::{Answering, AnsweringAbilities, NotAnswering};
 use super::control::Control;
 use super::pi_rust::PiRust;
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, Variables, version_beside};
@@ -66,6 +67,17 @@ impl Kind {
 pub(super) static VARIABLES: Variables = Variables {
     answers: &["PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "PI_SESSIONS_DIR"],
     launch: &["PATH", "PI_SESSION_ID"],
+};
+
+/// Pi asks nobody, and only its RPC mode could be talked to.
+static ANSWERING: NotAnswering = NotAnswering {
+    abilities: AnsweringAbilities {
+        asks: "-",
+        messages: "-",
+        no_ask: Some("Pi asks nobody for permission"),
+        no_keep: Some("its RPC mode is not supported yet"),
+    },
+    why: "it takes no messages while it lives: only its RPC mode does, which is not supported yet",
 };
 
 /// The adapter.
@@ -127,6 +139,10 @@ impl Adapter for Pi {
 
     fn variables(&self) -> &'static Variables {
         &VARIABLES
+    }
+
+    fn answering(&self) -> Option<&dyn Answering> {
+        Some(&ANSWERING)
     }
 
     fn control(&self) -> Option<&dyn Control> {

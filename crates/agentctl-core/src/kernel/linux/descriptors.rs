@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 
@@ -18,6 +18,8 @@ use crate::model::ProcId;
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
+/// The flags of a listening socket in `/proc/net/unix` (`__SO_ACCEPTCON`).
+const ACCEPTS: &str = "00010000";
 /// Most descriptors of a process that are read; a process with more is an error. Each costs several
 /// system calls, and a process could open enough of them to use up the time of every look.
 const MAX_DESCRIPTORS: usize = 4096;
@@ -133,6 +135,20 @@ impl Kernel {
         Ok(found)
     }
 
+    /// Returns the paths of the Unix sockets on which a process accepts connections. A path may have been
+    /// removed or given to another socket since: the peer of a connection must be compared.
+    pub fn listening_unix(&self, id: &ProcId) -> io::Result<Vec<PathBuf>> {
+        let directory = open_process_directory(id.pid)?;
+        let sockets = sockets(&directory)?;
+        let mut found = Vec::new();
+        each_line(open_at(directory.as_fd(), "net/unix")?, |row| {
+            let row = unix_listener(row).filter(|(_, inode)| sockets.contains(inode));
+            found.extend(row.map(|(path, _)| path));
+        })?;
+        self.still(id)?;
+        Ok(found)
+    }
+
     /// Says whether a process is connected to another one by a Unix socket.
     pub fn is_connected(&self, client: &ProcId, server: &ProcId) -> io::Result<bool> {
         let of = |id: &ProcId| sockets(&open_process_directory(id.pid)?);
@@ -188,6 +204,16 @@ pub(super) fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
 /// Reads the `pos:` line of an `fdinfo` file.
 fn position(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
+}
+
+/// Reads one row of `/proc/net/unix`: the path and the inode number of a listener.
+fn unix_listener(row: &str) -> Option<(PathBuf, u64)> {
+    let mut fields = row.split_ascii_whitespace().skip(3);
+    let flags = fields.next()?;
+    let inode = fields.nth(2)?.parse().ok()?;
+    // The path may hold spaces.
+    let path = row[row.find(" /")? + 1..].trim_end_matches('\n');
+    (flags == ACCEPTS).then(|| (PathBuf::from(path), inode))
 }
 
 fn socket_inode(link: &str) -> Option<u64> {
@@ -294,6 +320,7 @@ mod tests {
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
         let myself = me(&kernel);
         assert!(!kernel.is_connected(&myself, &myself).expect("readable"), "it only listens");
+        assert!(kernel.listening_unix(&myself).expect("readable").contains(&path));
         let client = std::os::unix::net::UnixStream::connect(&path).expect("connected");
         let server = listener.accept().expect("accepted");
         assert!(kernel.is_connected(&myself, &myself).expect("readable"));

@@ -11,6 +11,7 @@ use crate::config::{Defaults, Span};
 
 /// What launches and resumes have in common.
 #[derive(Args)]
+#[allow(clippy::option_option)] // a flag is absent, present, or present with a value
 pub(in crate::cli) struct Flags {
     /// Model, by the name the agent uses for it
     #[arg(long, value_name = "MODEL", value_parser = not_empty)]

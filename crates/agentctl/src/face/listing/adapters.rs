@@ -1,6 +1,6 @@
 //! The fields of `agentctl adapters`.
 
-use agentctl_core::ask::{AdapterControl, AdapterRow};
+use agentctl_core::ask::{AdapterAnswering, AdapterControl, AdapterRow};
 use anstyle::Style;
 use serde::Serialize;
 
@@ -18,6 +18,11 @@ impl ListRow for AdapterRow {
         Field { name: "cost", value: |_, row| FieldValue::yes(row.cost) },
         Field { name: "subagents", value: |_, row| FieldValue::yes(row.subagents) },
         Field { name: "waiting", value: |_, row| FieldValue::Text(row.waiting.clone()) },
+        Field { name: "asks", value: |_, row| FieldValue::text(answering(row, |a| &a.asks)) },
+        Field {
+            name: "messages",
+            value: |_, row| FieldValue::text(answering(row, |a| &a.messages)),
+        },
         Field { name: "fork", value: |_, row| FieldValue::yes(control(row, |c| c.fork)) },
         Field { name: "edits", value: |_, row| FieldValue::text(words(row, |c| &c.edits)) },
         Field { name: "bypass", value: |_, row| FieldValue::text(words(row, |c| &c.bypass)) },
@@ -45,6 +50,8 @@ impl ListRow for AdapterRow {
         Column::new("SUBAGENTS", "subagents").dropped(6),
         Column::new("FORK", "fork").dropped(7),
         Column::new("WAITING", "waiting").cut(Cut::Right),
+        Column::new("ASKS", "asks").cut(Cut::Right).dropped(13),
+        Column::new("MESSAGES", "messages").cut(Cut::Right).dropped(14),
         Column::new("PERMISSIONS EDITS", "edits").cut(Cut::Right).dropped(9),
         Column::new("PERMISSIONS BYPASS", "bypass").cut(Cut::Right).dropped(10),
         Column::new("STOP", "stop").cut(Cut::Right).dropped(11),
@@ -89,6 +96,11 @@ fn installed(row: &AdapterRow) -> FieldValue {
 
 fn control(row: &AdapterRow, ability: impl Fn(&AdapterControl) -> bool) -> bool {
     row.control.as_ref().is_some_and(ability)
+}
+
+/// Returns words about its asks or messages; a dash stands for none.
+fn answering(row: &AdapterRow, words: impl Fn(&AdapterAnswering) -> &String) -> Option<String> {
+    row.answering.as_ref().map(|answering| words(answering).clone()).filter(|words| words != "-")
 }
 
 fn words(row: &AdapterRow, words: impl Fn(&AdapterControl) -> &String) -> Option<String> {

@@ -1,5 +1,6 @@
 //! OpenCode, as it is started, watched, asked and ended by people and scripts.
 
+mod asks;
 mod control;
 mod headless;
 mod served;
@@ -13,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::alike::WORK;
-use super::{Agent, PlayedAgent, Scenario, control as shared};
+use super::{Agent, PlayedAgent, Scenario, control as shared, server_asks};
 use crate::install::{Beside, Package};
 use crate::judge::Claim;
 use crate::process::{Held, Started};
@@ -26,7 +27,7 @@ const OPENCODE: Agent = Agent("opencode");
 /// OpenCode in the lab.
 pub static AGENT: PlayedAgent = PlayedAgent {
     package: Package { agent: OPENCODE.0, name: "opencode-ai", beside: Beside::Nothing },
-    scenarios: &[SCENARIOS],
+    scenarios: &[SCENARIOS, &ASKS],
 };
 
 /// Every scenario of OpenCode.
@@ -88,6 +89,11 @@ pub static SCENARIOS: &[Scenario] = &[
         served::client_killed,
     ),
     OPENCODE.headless("server-killed", "SIGKILL of a server with a busy session", served::killed),
+    OPENCODE.headless(
+        "served-asks",
+        "a permission and two questions of a session in a server are answered from here",
+        served::answered,
+    ),
     OPENCODE.headless("acp", "a session of an editor", served::acp),
     OPENCODE.headless("launched", "launch, wait, resume, refuse a second one", control::launched),
     OPENCODE.headless("launch-fails", "a model that does not exist", control::fails),
@@ -131,6 +137,9 @@ pub static SCENARIOS: &[Scenario] = &[
         .headless("moved-home-events", "events from a home only it names", unusual::moved_events)
         .every(),
 ];
+
+/// The scenarios of asks that all agents with servers share.
+pub static ASKS: [Scenario; 5] = server_asks::scenarios::<asks::OpenCode>(&OPENCODE);
 
 /// Writes the settings of an OpenCode that talks to our model and to no other server.
 fn settings(stage: &Stage) -> Result<(), Trouble> {

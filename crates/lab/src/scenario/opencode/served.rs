@@ -125,6 +125,51 @@ pub(super) fn permission(stage: &mut Stage) -> Result<(), Trouble> {
     stage.expect("after the abort", &server.is(&id, "idle").because(None))
 }
 
+/// Waits for the ask of a session.
+fn ask_of(stage: &Stage, id: &str) -> Result<Value, Trouble> {
+    stage.until("the ask is listed", || {
+        let (_, stdout, _) = stage.ask(&["asks", "--json"]).ok()?;
+        let document: Value = serde_json::from_str(&stdout).ok()?;
+        document["asks"].as_array()?.iter().find(|ask| ask["session_id"] == id).cloned()
+    })
+}
+
+/// A server that another program started: its asks are answered where they are.
+pub(super) fn answered(stage: &mut Stage) -> Result<(), Trouble> {
+    let server = serve(stage, &[("OPENCODE_PERMISSION", "{\"bash\":\"ask\"}")])?;
+    let cwd = stage.directory("a")?;
+    let id = server.prompt(stage, &cwd, "asking [[tool:touch made]] [[say:done]]")?;
+    let ask = ask_of(stage, &id)?;
+    let is_shown =
+        ask["title"] == "bash: touch made" && ask["choices"][2]["rule"] == "bash: touch *";
+    stage.expect_that("command and rule are shown", is_shown, ask.to_string());
+    let secret = ask.to_string().contains(PASSWORD);
+    stage.expect_that("the password is nowhere", !secret, ask.to_string());
+    let name = ask["id"].as_str().unwrap_or_default();
+    let (code, stdout, stderr) = stage.ask(&["answer", name, "--allow"])?;
+    stage.expect_that("`answer --allow`", code == Some(0), format!("{stdout}{stderr}"));
+    stage.until("the command has run", || cwd.join("made").exists().then_some(()))?;
+    let questions = json!({"questions": [
+        {"question": "Which colour?", "header": "Colour", "options": [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}] },
+        {"question": "Which sizes?", "header": "Size", "multiple": true, "options": [{"label": "S", "description": "s"}, {"label": "L", "description": "l"}] },
+    ] });
+    let questions = questions.to_string().replace("]}", "] }").replace("]]", "] ]");
+    let id = server.prompt(
+        stage,
+        &cwd,
+        &format!("wondering [[call:question {questions}]] [[say:done]]"),
+    )?;
+    let ask = ask_of(stage, &id)?;
+    let name = ask["id"].as_str().unwrap_or_default();
+    let (code, stdout, stderr) = stage.ask(&["answer", name, "--allow"])?;
+    stage.expect_that("a question is not allowed", code == Some(2), format!("{stdout}{stderr}"));
+    let words = ["answer", name, "--field", "1=Blue", "--field", "2=1"];
+    let (code, stdout, stderr) = stage.ask(&words)?;
+    stage.expect_that("`answer --field`", code == Some(0), format!("{stdout}{stderr}"));
+    recorded(stage, &database(stage), &id, "Blue")?;
+    super::turn_ended(stage, &id)
+}
+
 pub(super) fn retrying(stage: &mut Stage) -> Result<(), Trouble> {
     let server = serve(stage, &[])?;
     let cwd = stage.directory("a")?;

@@ -51,6 +51,11 @@ impl AgentProcess<'_> {
                 let reason = Some(Reason::with(ReasonKind::Elsewhere, why));
                 (Status::Unknown, reason, "kernel:process table".to_owned(), says)
             }
+            // The server of a run can be stopped also before its session begins.
+            (_, Role::Server) if self.is_server_of_run() => {
+                let says = format!("pid {pid} is the server of a run and has named no session");
+                (Status::Running, starting(), "kernel:environment".to_owned(), says)
+            }
             // A server without sessions is no session.
             (LogReading::Written(_), Role::Server) => return None,
             (LogReading::Nothing, role) if !self.has_begun() => {

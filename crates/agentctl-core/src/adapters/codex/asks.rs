@@ -1,0 +1,296 @@
+//! The asks of a thread that waits for a human: the open calls of its rollout.
+//!
+//! The request itself is sent only to clients that subscribe to the thread, and looking never subscribes. The
+//! id of the call is also the id of the request, so the request is compared with the call when it is answered.
+//! Of several open calls of one turn the rollout does not tell which ones wait; all are listed.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::rollout::Line;
+use super::visit::Outcome;
+use super::{CodexStore, NAME, messages, server};
+use crate::adapters::{Found, Store, skipped};
+use crate::model::{
+    Ask, AskChannel, AskChoice, AskField, AskKind, AskOption, AskPart, Session, Time, ToolCall,
+};
+use crate::native::{file, jsonl};
+
+/// Bytes read at once from the end of a rollout.
+const TAIL_CHUNK: usize = 16 << 10;
+/// The result of a call that was refused is shorter than this.
+const MAX_REFUSAL_BYTES: usize = 1 << 10;
+/// Most open calls that are listed.
+const MAX_CALLS: usize = 32;
+/// The tool by which the model asks questions.
+pub(super) const QUESTION_TOOL: &str = "request_user_input";
+
+/// Reads the open calls of a waiting thread.
+pub(super) fn read(store: &CodexStore<'_>, session: &Session) -> Found<Ask> {
+    let (look, root) = (store.look, store.root);
+    let Some(id) = &session.id else { return Found::default() };
+    let found = store.expected(id).or_else(|| store.find(id).rows.into_iter().next());
+    let Some(path) = found.and_then(|locator| locator.path) else { return Found::default() };
+    let calls = match open_calls(&path, look.host.kernel.uid()) {
+        Ok(calls) => calls,
+        Err(skip) => return Found::fault(skipped(NAME, root, &path, &skip)),
+    };
+    let has_server = server::socket_of_host(look, root, session).is_some();
+    let is_question = AskKind::of(session.reason.as_ref().map(|reason| reason.kind));
+    let is_question = is_question == AskKind::Question;
+    let rows = calls.into_iter().filter(|call| (call.call.name == QUESTION_TOOL) == is_question);
+    let rows = rows.map(|open| {
+        let mut ask = describe(session, &open.call);
+        ask.since = open.at.or(ask.since);
+        if !has_server {
+            ask.via = None;
+        }
+        let source = format!("{NAME}:{}", path.file_name().unwrap_or_default().to_string_lossy());
+        ask.evidence.push(look.evidence(source, format!("call {} is open", ask.native)));
+        ask
+    });
+    Found { rows: rows.collect(), ..Found::default() }
+}
+
+/// A call without a result.
+struct OpenCall {
+    call: ToolCall,
+    at: Option<Time>,
+}
+
+/// Returns the calls of the current turn that have no result, oldest first.
+fn open_calls(path: &Path, uid: u32) -> Result<Vec<OpenCall>, file::Skip> {
+    let opened = file::open(path, uid)?;
+    let mut answered = HashSet::new();
+    let mut open: Vec<OpenCall> = Vec::new();
+    // A rollout that cannot be read any further shows no more open calls.
+    let _end = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |bytes| {
+        let Some(line) = Line::parse(bytes) else { return ControlFlow::Continue(()) };
+        if line.kind == "event_msg" {
+            let payload: Option<Value> = line.payload();
+            let kind = payload.as_ref().and_then(|payload| payload["type"].as_str());
+            if matches!(kind, Some("task_started" | "task_complete" | "turn_aborted")) {
+                return ControlFlow::Break(());
+            }
+        } else if line.kind == "response_item" {
+            for message in messages::read(bytes) {
+                answered.extend(message.tool_results.into_iter().filter_map(|result| result.id));
+                let unanswered =
+                    |call: &ToolCall| call.id.as_ref().is_some_and(|id| !answered.contains(id));
+                let calls = message.tool_calls.into_iter().filter(unanswered);
+                open.extend(calls.map(|call| OpenCall { call, at: message.at }));
+            }
+        }
+        if open.len() < MAX_CALLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    open.reverse();
+    Ok(open)
+}
+
+/// Reads what became of a call of the current or last turn; `None` while it has no result.
+pub(super) fn outcome(path: &Path, uid: u32, call: &str) -> Option<Outcome> {
+    let opened = file::open(path, uid).ok()?;
+    let mut found = None;
+    let _end = jsonl::tail(&opened.file, opened.size, TAIL_CHUNK, &mut |bytes| {
+        for message in messages::read(bytes) {
+            if message.tool_calls.iter().any(|open| open.id.as_deref() == Some(call)) {
+                return ControlFlow::Break(());
+            }
+            let mut results = message.tool_results.iter();
+            if let Some(result) = results.find(|result| result.id.as_deref() == Some(call)) {
+                found = Some(outcome_of(&result.text));
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// Reads the result of a call. The result of a command that ran begins with lines about it.
+fn outcome_of(text: &str) -> Outcome {
+    let has_run = text.contains("Process exited with code") || text.contains("Exit code:");
+    let says = |words: &str| !has_run && text.len() < MAX_REFUSAL_BYTES && text.contains(words);
+    if says("aborted by user") {
+        Outcome::Interrupted
+    } else if says("rejected by user") {
+        Outcome::Declined
+    } else {
+        Outcome::Ran
+    }
+}
+
+/// Describes the ask that this call has open.
+pub(super) fn describe(session: &Session, call: &ToolCall) -> Ask {
+    let mut ask = Ask::of(session);
+    ask.via = Some(AskChannel::Server);
+    ask.set_tool(call.clone());
+    match Asked::of(call) {
+        Asked::Command(_) => {
+            ask.kind = AskKind::Permission;
+            let text = command_text(call).unwrap_or_default();
+            ask.set_title(&format!("{}: {text}", call.name));
+            ask.parts = vec![AskPart::command(&text)];
+            // Codex carries a patch in a command out as a change of files.
+            if text.contains("*** Begin Patch") {
+                ask.parts.extend(file_changes(&text));
+            }
+            ask.parts.extend(call.input["justification"].as_str().map(AskPart::text));
+            let workdir = call.input["workdir"].as_str().filter(|path| path.starts_with('/'));
+            ask.cwd = workdir.map(str::to_owned).or(ask.cwd);
+            ask.choices = decisions();
+        }
+        Asked::Patch(patch) => {
+            ask.kind = AskKind::Permission;
+            ask.parts = file_changes(patch);
+            ask.choices = decisions();
+        }
+        Asked::Questions(questions) => {
+            ask.kind = AskKind::Question;
+            ask.fields = questions.iter().map(field).collect();
+            let first = ask.fields.first().map(|field| field.text.clone()).unwrap_or_default();
+            ask.set_title(&first);
+            ask.parts = ask.fields.iter().map(|field| AskPart::text(&field.text)).collect();
+            ask.choices = vec![AskChoice::stop()];
+        }
+        Asked::Unknown => {
+            ask.parts = vec![AskPart::json(&call.input)];
+            ask.via = None;
+            ask.why_not = Some(
+                "requests of this tool are not known here; answer it in its own client".into(),
+            );
+        }
+    }
+    ask.identify(session, call.id.as_deref().unwrap_or_default());
+    ask
+}
+
+/// The decisions about a command or a change of files. A rule that Codex would store is only in the request,
+/// which a look does not receive, so none is offered.
+fn decisions() -> Vec<AskChoice> {
+    vec![AskChoice::allow(), AskChoice::deny(), AskChoice::stop()]
+}
+
+/// The subject of a call that may wait for a human.
+pub(super) enum Asked<'a> {
+    /// A command: its words, or one word that a shell reads.
+    Command(Vec<&'a str>),
+    /// A change of files, in the format of `apply_patch`.
+    Patch(&'a str),
+    /// Questions.
+    Questions(&'a [Value]),
+    /// Anything else.
+    Unknown,
+}
+
+impl<'a> Asked<'a> {
+    /// Reads the subject of a call.
+    pub(super) fn of(call: &'a ToolCall) -> Self {
+        let input = &call.input;
+        match call.name.as_str() {
+            QUESTION_TOOL => match input["questions"].as_array() {
+                Some(questions) if !questions.is_empty() => Self::Questions(questions),
+                _ => Self::Unknown,
+            },
+            "apply_patch" => match input.as_str().or_else(|| input["input"].as_str()) {
+                Some(patch) => Self::Patch(patch),
+                None => Self::Unknown,
+            },
+            "exec_command" | "shell" | "shell_command" | "local_shell" | "container.exec" => {
+                let command = input.get("cmd").or_else(|| input.get("command"));
+                match command {
+                    Some(Value::String(text)) => Self::Command(vec![text]),
+                    Some(Value::Array(words)) => {
+                        let texts: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+                        let is_whole = texts.len() == words.len() && !texts.is_empty();
+                        if is_whole { Self::Command(texts) } else { Self::Unknown }
+                    }
+                    _ => Self::Unknown,
+                }
+            }
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Returns the command of a call as one text: a script that a shell reads stands for itself.
+fn command_text(call: &ToolCall) -> Option<String> {
+    match Asked::of(call) {
+        Asked::Command(words) => Some(match words.as_slice() {
+            [_, "-lc" | "-c", script] => (*script).to_owned(),
+            words => words.join(" "),
+        }),
+        _ => None,
+    }
+}
+
+fn field(question: &Value) -> AskField {
+    let text = |value: &Value| value.as_str().filter(|t| !t.is_empty()).map(str::to_owned);
+    let options = question["options"].as_array().into_iter().flatten().filter_map(|option| {
+        Some(AskOption { label: text(&option["label"])?, about: text(&option["description"]) })
+    });
+    AskField {
+        id: text(&question["id"]).unwrap_or_default(),
+        header: text(&question["header"]),
+        text: text(&question["question"]).unwrap_or_default(),
+        options: options.collect(),
+        many: false,
+        // Codex adds "None of the above" with a text of one's own.
+        free_text: true,
+        secret: question["isSecret"] == true,
+    }
+}
+
+/// Returns the file that a line of a patch names.
+fn patched_file(line: &str) -> Option<&str> {
+    const MARKS: [&str; 3] = ["*** Update File: ", "*** Add File: ", "*** Delete File: "];
+    MARKS.iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim)
+}
+
+/// Splits a patch into one change per file.
+fn file_changes(patch: &str) -> Vec<AskPart> {
+    let mut changes: Vec<(&str, String)> = Vec::new();
+    for line in patch.lines() {
+        if let Some(path) = patched_file(line) {
+            changes.push((path, String::new()));
+        }
+        let is_frame = line.starts_with("*** Begin Patch") || line.starts_with("*** End Patch");
+        if let Some((_, change)) = changes.last_mut().filter(|_| !is_frame) {
+            change.push_str(line);
+            change.push('\n');
+        }
+    }
+    if changes.is_empty() {
+        return vec![AskPart::text(patch)];
+    }
+    changes.iter().map(|(path, change)| AskPart::diff(path, change)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_is_shown_file_by_file_and_whole() {
+        let patch = "*** Begin Patch\n*** Update File: a.rs\n@@\n-x\n+y\n*** Add File: b.rs\n+new\n*** Delete File: c.rs\n*** End Patch\n";
+        let changes = file_changes(patch);
+        let shown: Vec<(&str, &str)> = changes
+            .iter()
+            .filter_map(|part| match part {
+                AskPart::Diff { path, unified, .. } => Some((path.as_str(), unified.as_str())),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("a.rs", "*** Update File: a.rs\n@@\n-x\n+y\n"),
+                ("b.rs", "*** Add File: b.rs\n+new\n"),
+                ("c.rs", "*** Delete File: c.rs\n"),
+            ]
+        );
+    }
+}
