@@ -94,10 +94,7 @@ fn main() -> ExitCode {
             "watch" => held.push(watch()),
             "listen" => listen(&word()),
             "relay" => relay(&word()),
-            "connect" => {
-                let stream = std::os::unix::net::UnixStream::connect(word()).expect("connected");
-                held.push(File::from(std::os::fd::OwnedFd::from(stream)));
-            }
+            "connect" => held.push(connected(&word())),
             "tell" => tell(&word(), &word(), &word()),
             "remove" => std::fs::remove_file(word()).expect("removed"),
             "say" => println!("{}", word()),
@@ -149,6 +146,12 @@ fn main() -> ExitCode {
         std::fs::write(path, asked).expect("written");
     }
     ExitCode::SUCCESS
+}
+
+/// Connects to a socket.
+fn connected(path: &str) -> File {
+    let stream = UnixStream::connect(path).expect("connected");
+    File::from(std::os::fd::OwnedFd::from(stream))
 }
 
 /// Sends a line to a socket and keeps the reply in a file, which appears whole.

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::frames::{self, Asked};
 use super::lines::{Body, Line};
-use super::{NAME, answers, arguments, frames, subagents};
+use super::{NAME, answers, arguments, subagents};
 use crate::adapters::asker::{ASKS_FOLDER, Asker, askers_of};
 use crate::adapters::describe_ask::describe_call;
 use crate::adapters::{Found, Look, Root, Served, State};
@@ -18,6 +19,8 @@ use crate::model::{
 };
 use crate::native::{file, jsonl};
 
+/// The tool by which the agent asks for the approval of a plan.
+const PLAN_TOOL: &str = "ExitPlanMode";
 /// Bytes read at once from the end of a transcript.
 const CHUNK: usize = 32 << 10;
 
@@ -31,14 +34,7 @@ pub(super) fn folder(host: &Host) -> PathBuf {
 pub(super) fn count_open_asks(look: &Look, process: &Process, served: &mut Served) {
     let status = served.state.as_ref().map(|state| state.status);
     if arguments::asks_on_stdio(&process.argv) {
-        let call = if status.is_none() { frames::asked_call(look, &process.id) } else { None };
-        if let Some(call) = call {
-            let says = format!("pid {} asks in its output", process.id.pid);
-            served.evidence.push(look.evidence("kernel:fd/1", says));
-            let reason = Some(Reason::with(ReasonKind::Permission, call));
-            served.state = Some(State { status: Status::Waiting, reason });
-        }
-        return;
+        return count_frames(look, process, status, served);
     }
     if status != Some(Status::Running) {
         return;
@@ -48,6 +44,26 @@ pub(super) fn count_open_asks(look: &Look, process: &Process, served: &mut Serve
     let reason = Reason { kind: ReasonKind::Permission, detail: what, until: None };
     served.state = Some(State { status: Status::Waiting, reason: Some(reason) });
     served.evidence.push(held_by(look, &asker));
+}
+
+/// The output of a session that asks there is ahead of its live record: an answer is echoed before the record
+/// changes, and versions before 2.1.280 write no status.
+fn count_frames(look: &Look, process: &Process, status: Option<Status>, served: &mut Served) {
+    if !matches!(status, None | Some(Status::Waiting)) {
+        return;
+    }
+    let (state, says) = match (frames::asked(look, &process.id), status) {
+        (Asked::Open(call), None) => {
+            let reason = Some(Reason::with(ReasonKind::Permission, call));
+            (State { status: Status::Waiting, reason }, "asks in its output")
+        }
+        (Asked::Settled, Some(_)) => {
+            (State { status: Status::Running, reason: None }, "has the answers to its asks")
+        }
+        _ => return,
+    };
+    served.evidence.push(look.evidence("kernel:fd/1", format!("pid {} {says}", process.id.pid)));
+    served.state = Some(state);
 }
 
 fn held_by(look: &Look, asker: &Asker) -> Evidence {
@@ -64,9 +80,13 @@ pub(super) fn of(
 ) -> Found<Ask> {
     let mut found = Found::default();
     for serving in &session.processes {
-        let framed = frames::asks(look, session, &serving.id);
+        let mut framed = frames::asks(look, session, &serving.id);
         if !framed.is_empty() {
-            found.rows.extend(framed);
+            let path = locator.and_then(|locator| locator.path.as_deref());
+            for ask in &mut framed {
+                add_plan(look, session, path, ask);
+            }
+            found.rows.append(&mut framed);
             continue;
         }
         let askers = askers_of(look, &serving.id);
@@ -77,6 +97,20 @@ pub(super) fn of(
         found.rows.extend(call.map(|call| in_terminal(look, session, call)));
     }
     found
+}
+
+/// Adds the plan to an ask whose frame does not have it: the model passed it as an argument, which only the
+/// transcript holds.
+fn add_plan(look: &Look, session: &Session, path: Option<&Path>, ask: &mut Ask) {
+    let Some(call) = ask.tool.as_ref().filter(|call| call.name == PLAN_TOOL) else { return };
+    if call.input.get("plan").is_some() {
+        return;
+    }
+    let calls = path.map(|path| open_calls(look, path)).unwrap_or_default();
+    let Some(whole) = calls.into_iter().find(|other| other.id == call.id) else { return };
+    let native = ask.native.clone();
+    describe_call(ask, whole);
+    ask.identify(session, &native);
 }
 
 /// Makes the ask that an asker holds.

@@ -60,11 +60,25 @@ pub(super) fn asks(look: &Look, session: &Session, id: &ProcId) -> Vec<Ask> {
     asks
 }
 
-/// Returns the call for which a process has asked in its output, in a few words; `None` if no ask is open.
-pub(super) fn asked_call(look: &Look, id: &ProcId) -> Option<String> {
+/// The asks in the output of a process.
+pub(super) enum Asked {
+    /// One is open: the call, in a few words.
+    Open(String),
+    /// Every ask of the last output is settled.
+    Settled,
+    /// The output shows none.
+    Nothing,
+}
+
+/// Reads whether a process has an open ask in its output.
+pub(super) fn asked(look: &Look, id: &ProcId) -> Asked {
     let mut output = Output::default();
     output.read(look, id);
-    output.open.last().and_then(call_of).map(|call| call.gist())
+    match output.open.last().and_then(call_of) {
+        Some(call) => Asked::Open(call.gist()),
+        None if output.has_settled_request => Asked::Settled,
+        None => Asked::Nothing,
+    }
 }
 
 /// Returns the tool call of a frame.
@@ -175,6 +189,8 @@ struct Output {
     settled: Vec<(String, Settling)>,
     results: Vec<String>,
     open: Vec<Value>,
+    /// A request and its settlement were both seen.
+    has_settled_request: bool,
 }
 
 impl Output {
@@ -218,8 +234,12 @@ impl Output {
         let request = &frame["request"];
         let is_settled = self.settled.iter().any(|(id, _)| frame["request_id"] == id.as_str());
         let has_result = self.results.iter().any(|id| request["tool_use_id"] == id.as_str());
-        let asks = request["subtype"] == "can_use_tool";
-        if asks && !is_settled && !has_result && self.open.len() < MAX_ASKS {
+        if request["subtype"] != "can_use_tool" {
+            return;
+        }
+        if is_settled || has_result {
+            self.has_settled_request = true;
+        } else if self.open.len() < MAX_ASKS {
             self.open.push(frame);
         }
     }

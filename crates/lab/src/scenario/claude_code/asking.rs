@@ -249,6 +249,33 @@ pub(super) fn kept(stage: &mut Stage) -> Result<(), Trouble> {
     until_ended(&session.agent, "the agent")
 }
 
+pub(super) fn kept_question(stage: &mut Stage) -> Result<(), Trouble> {
+    let question = r#"[[call:AskUserQuestion {"questions":[{"question":"Which colour?","header":"Colour","multiSelect":false,"options":[{"label":"Red","description":"warm"},{"label":"Blue","description":"cold"}]}]}]]"#;
+    let session = launch(stage, "a", "hello [[say:hello back]]", &["--keep"])?;
+    until_status(stage, &session.id, "idle")?;
+    let told = order(stage, &["stop", &session.id])?;
+    stage.expect_that("`stop`", told.code == Some(0), told.all());
+    until_ended(&session.agent, "the agent")?;
+    let prompt = format!("ask {question} [[say:thanks]]");
+    let told = order(stage, &["resume", &session.id, &prompt, "--keep"])?;
+    stage.expect_that("`resume --keep`", told.code == Some(0), told.all());
+    let ask = until_ask(stage, &session.id, "stdin")?;
+    let shown = ask["kind"] == "question" && ask["fields"][0]["options"][1]["label"] == "Blue";
+    stage.expect_that("the question and its options are shown", shown, ask.to_string());
+    let told = order(stage, &["answer", ask_id(&ask)?, "--allow"])?;
+    stage.expect_that("a question is not allowed", told.code == Some(2), told.all());
+    let told = order(stage, &["answer", ask_id(&ask)?, "--option", "2"])?;
+    stage.expect_that("`answer --option 2`", told.code == Some(0), told.all());
+    until_status(stage, &session.id, "idle")?;
+    let record = Claude::record(stage, &session.id).ok_or("no record")?;
+    let text = std::fs::read_to_string(record).map_err(|e| e.to_string())?;
+    let told_model = text.contains(r#"\"Which colour?\"=\"Blue\""#);
+    stage.expect_that("the model was told the option", told_model, "");
+    let told = order(stage, &["stop", &session.id])?;
+    stage.expect_that("`stop` again", told.code == Some(0), told.all());
+    Ok(())
+}
+
 pub(super) fn kept_steered(stage: &mut Stage) -> Result<(), Trouble> {
     let prompt = "work [[tool:sleep 3]] [[say:worked]]";
     let session = launch(stage, "a", prompt, &["--keep", "--permissions", "bypass"])?;

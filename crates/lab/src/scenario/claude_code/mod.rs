@@ -144,6 +144,11 @@ pub static SCENARIOS: &[Scenario] = &[
         asking::agent_killed,
     ),
     CLAUDE.headless("kept", "`launch --keep`: messages, an ask, `stop --turn`", asking::kept),
+    CLAUDE.headless(
+        "kept-question",
+        "`resume --keep`: a question, and its option",
+        asking::kept_question,
+    ),
     CLAUDE.headless("kept-steered", "a message while a tool is at work", asking::kept_steered),
     CLAUDE.headless("kept-forgotten", "the same with wiped files", asking::kept_forgotten),
     CLAUDE.terminal("asked-in-terminal", "shown, and answered there only", asking::own_terminal),
