@@ -20,7 +20,6 @@ pub mod openclaw;
 pub mod opencode;
 pub mod pi;
 pub mod pi_rust;
-mod private_server;
 pub mod proof;
 mod root;
 

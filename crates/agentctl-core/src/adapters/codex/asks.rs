@@ -293,4 +293,48 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn only_calls_of_the_last_turn_without_a_result_are_open() {
+        let directory = tempfile::tempdir().expect("dir");
+        let path = directory.path().join("rollout.jsonl");
+        let line = |kind: &str, payload: serde_json::Value| {
+            let line = serde_json::json!({"timestamp": "2026-11-16T16:00:00Z", "type": kind, "payload": payload});
+            format!("{line}\n")
+        };
+        let call = |id: &str, command: &str| {
+            let arguments = serde_json::json!({"cmd": command}).to_string();
+            line(
+                "response_item",
+                serde_json::json!({"type": "function_call", "name": "exec_command", "arguments": arguments, "call_id": id}),
+            )
+        };
+        let result = |id: &str, output: &str| {
+            line(
+                "response_item",
+                serde_json::json!({"type": "function_call_output", "call_id": id, "output": output}),
+            )
+        };
+        let begins = line("event_msg", serde_json::json!({"type": "task_started"}));
+        let refused = "exec_command failed: CreateProcess { message: \"Rejected(\\\"rejected by user\\\")\" }";
+        let ran = "Process exited with code 0\nOutput:\nrejected by user\n";
+        let text = [
+            begins.clone(),
+            call("old", "x"),
+            begins,
+            call("a", "x"),
+            result("a", refused),
+            call("b", "x"),
+            result("b", ran),
+            call("c", "touch x"),
+        ];
+        std::fs::write(&path, text.concat()).expect("written");
+        let uid = rustix::process::geteuid().as_raw();
+        let open = open_calls(&path, uid).expect("read");
+        let ids: Vec<_> = open.iter().filter_map(|open| open.call.id.as_deref()).collect();
+        assert_eq!(ids, ["c"]);
+        assert_eq!(outcome(&path, uid, "a"), Some(Outcome::Declined));
+        assert_eq!(outcome(&path, uid, "b"), Some(Outcome::Ran), "its output says something else");
+        assert_eq!(outcome(&path, uid, "c"), None);
+    }
 }

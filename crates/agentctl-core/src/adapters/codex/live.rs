@@ -9,8 +9,7 @@ use super::{
     Codex, CodexStore, NAME, birth_days, id_of, is_codex, is_program_name, locks, server, tools,
 };
 use crate::adapters::launchers::launchers;
-use crate::adapters::private_server::is_server_of_run;
-use crate::adapters::proof::{Unproved, prove};
+use crate::adapters::proof::{Unproved, is_server_of_run, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault};
 use crate::kernel::{OpenFile, Process};
 use crate::model::{Evidence, FaultCode, Reason, ReasonKind, Status};

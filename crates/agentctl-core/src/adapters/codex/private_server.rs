@@ -10,7 +10,7 @@ use super::process::{Role, is_codex, role};
 use super::server::{self, Socket};
 use crate::adapters::Look;
 use crate::adapters::control::{Begin, Order, Permissions, PrivateServer, Refusal, Unbegun};
-use crate::adapters::private_server::server_itself;
+use crate::adapters::proof::server_itself;
 use crate::kernel::Process;
 use crate::model::ProcId;
 use crate::talk::{Pushing, RpcSocket, TalkError};

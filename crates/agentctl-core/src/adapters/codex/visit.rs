@@ -267,4 +267,29 @@ mod tests {
         assert!(!same(&["touch x"], "/bin/bash -lc 'touch x"));
         assert!(!same(&["x"], ""));
     }
+
+    #[test]
+    fn a_request_for_more_than_was_shown_is_refused() {
+        let mut session = crate::fleet::blank_session("codex", "/home/ada/.codex".into());
+        session.id = Some("01a1".into());
+        let input = json!({ "cmd": "touch x" });
+        let call =
+            crate::model::ToolCall { id: Some("c".into()), name: "exec_command".into(), input };
+        let ask = super::super::asks::describe(&session, &call);
+        let command = "item/commandExecution/requestApproval";
+        let is_shown = |method: &str, more: Value| {
+            let mut params = json!({ "kind": "command", "command": "/bin/bash -lc 'touch x'" });
+            for (key, value) in more.as_object().into_iter().flatten() {
+                params[key] = value.clone();
+            }
+            is_as_shown(&ask, method, &params).is_ok()
+        };
+        assert!(is_shown(command, json!({})));
+        assert!(!is_shown(command, json!({ "command": "/bin/bash -lc 'touch y'" })));
+        assert!(!is_shown(command, json!({ "kind": "writeStdin" })));
+        assert!(!is_shown(command, json!({ "networkApprovalContext": {} })));
+        assert!(!is_shown(command, json!({ "additionalPermissions": {} })));
+        assert!(!is_shown("item/fileChange/requestApproval", json!({})));
+        assert!(!is_shown("item/permissions/requestApproval", json!({})));
+    }
 }

@@ -142,3 +142,63 @@ fn field(at: usize, question: &Value) -> AskField {
 fn texts(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::blank_session;
+
+    fn described(kind: RequestKind, body: Value) -> Ask {
+        let mut session = blank_session(NAME, "/home/ada/.local/share/opencode".into());
+        session.id = Some("ses_1".into());
+        describe(&session, &Request { kind, body })
+    }
+
+    fn permission(name: &str, metadata: Value) -> Ask {
+        let body = json!({
+            "id": "per_1", "sessionID": "ses_1", "permission": name, "patterns": ["touch x"],
+            "metadata": metadata, "always": ["touch *"], "tool": {"messageID": "m", "callID": "c"},
+        });
+        described(RequestKind::Permission, body)
+    }
+
+    #[test]
+    fn a_command_is_shown_whole_with_the_rule_that_it_would_store() {
+        let ask = permission("bash", json!({"command": "touch x; rm y"}));
+        assert_eq!(ask.title, "bash: touch x; rm y");
+        assert_eq!(ask.parts, [AskPart::command("touch x; rm y")]);
+        assert_eq!(ask.native, "per_1");
+        let always = ask.choices.iter().find(|choice| choice.key == "always:1").expect("offered");
+        assert_eq!(always.rule.as_deref(), Some("bash: touch *"));
+    }
+
+    #[test]
+    fn the_id_covers_the_command_and_the_request() {
+        let ask = permission("bash", json!({"command": "touch x"}));
+        assert_eq!(ask.id, permission("bash", json!({"command": "touch x"})).id);
+        assert_ne!(ask.id, permission("bash", json!({"command": "touch y"})).id);
+    }
+
+    #[test]
+    fn a_change_is_shown_as_a_diff_and_an_unknown_permission_in_full() {
+        let ask = permission("edit", json!({"filepath": "/w/a", "diff": "-x\n+y\n"}));
+        assert_eq!(ask.parts, [AskPart::diff("/w/a", "-x\n+y\n")]);
+        let ask = permission("browser", json!({"url": "http://localhost"}));
+        let all = json!({"url": "http://localhost", "patterns": ["touch x"]});
+        assert_eq!(ask.parts, [AskPart::json(&all)]);
+    }
+
+    #[test]
+    fn each_question_is_a_field_and_an_unknown_form_cannot_be_answered() {
+        let sizes = json!({"question": "Which sizes?", "header": "Size", "multiple": true, "options": [{"label": "S"}]});
+        let body = json!({"id": "que_1", "questions": [{"question": "Which colour?", "options": []}, sizes]});
+        let ask = described(RequestKind::Question, body);
+        let ids: Vec<&str> = ask.fields.iter().map(|field| field.id.as_str()).collect();
+        assert_eq!((ids.as_slice(), ask.title.as_str()), (&["1", "2"][..], "Which colour?"));
+        assert!(ask.fields[1].many && ask.fields[1].free_text && !ask.offers("allow"));
+        let ask = described(RequestKind::Question, json!({"id": "que_1", "text": "?"}));
+        assert!(ask.via.is_none() && ask.why_not.is_some(), "{ask:?}");
+    }
+}

@@ -10,7 +10,7 @@ use super::server::{self, escape};
 use super::{OpenCode, VARIABLES};
 use crate::adapters::Look;
 use crate::adapters::control::{Begin, Order, Permissions, PrivateServer, Refusal, Unbegun};
-use crate::adapters::private_server::server_itself;
+use crate::adapters::proof::server_itself;
 use crate::host::Host;
 use crate::kernel::Process;
 use crate::model::ProcId;
