@@ -29,10 +29,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Print a completion script for a shell
 #[derive(Args)]
-#[command(after_help = "Examples:
-  source <(agentctl completions bash)        in ~/.bashrc
-  source <(agentctl completions zsh)         in ~/.zshrc, after compinit
-  agentctl completions fish | source         in ~/.config/fish/config.fish")]
+#[command(after_help = "To install:
+  bash   source <(agentctl completions bash)     in ~/.bashrc
+  zsh    source <(agentctl completions zsh)      in ~/.zshrc, after compinit
+  fish   agentctl completions fish | source      in ~/.config/fish/config.fish")]
 pub(super) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
