@@ -136,6 +136,18 @@ fn every_link_of_a_document_leads_to_a_file() {
     }
 }
 
+#[test]
+fn the_page_of_documents_names_every_page() {
+    let page = std::fs::read_to_string(workspace().join("docs/README.md")).expect("readable");
+    for (document, _) in documents() {
+        let Some(name) = document.strip_prefix("docs/").filter(|name| !name.contains('/')) else {
+            continue;
+        };
+        let is_named = name == "README.md" || page.contains(&format!("({name})"));
+        assert!(is_named, "docs/README.md does not name {name}");
+    }
+}
+
 /// The cells of a line of a table.
 fn cells(line: &str) -> Vec<&str> {
     line.trim().trim_matches('|').split('|').map(str::trim).collect()
