@@ -22,7 +22,7 @@ pub enum Kind {
     NotFound,
     /// Several sessions match.
     Ambiguous,
-    /// The action would be unsafe: directory occupied or locked, session already served.
+    /// The action would be unsafe: directory occupied or locked, session live, or no confirmation.
     Refused,
     /// `wait`: the session waits for a human.
     Blocked,

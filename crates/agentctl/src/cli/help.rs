@@ -92,12 +92,7 @@ fn about_configuration(heading: Style) -> String {
 
 /// Returns the sections of the long page: ids, configuration, exit codes and variables.
 fn reference(heading: Style) -> String {
-    let mut text = format!(
-        "{heading}Session ids:{heading:#}\n  \
-         An <ID> is a session id or a prefix of it (4 characters or more), a name,\n  \
-         the pid of a live agent, a directory (`.`: the newest session here, live\n  \
-         ones first), @last (the newest launch), or adapter:id.\n\n"
-    );
+    let mut text = String::new();
     let mut rows = |title: &str, rows: &[(&str, &str)]| {
         let _infallible = writeln!(text, "{heading}{title}:{heading:#}");
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
@@ -106,6 +101,7 @@ fn reference(heading: Style) -> String {
         }
         text.push('\n');
     };
+    rows("Session ids", super::ids::FORMS);
     rows("Files", FILES);
     rows("Environment", VARIABLES);
     let agents = agent_variables().join(", ");

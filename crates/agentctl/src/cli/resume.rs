@@ -57,7 +57,7 @@ pub(super) fn cmd_resume(
     let session = super::named_or_here(args.id.as_deref()).to_owned();
     let subject =
         if args.fork { LaunchSubject::Fork { session } } else { LaunchSubject::Resume { session } };
-    // The name that was given at the launch stays with the earlier run.
+    // The session keeps its name: names belong to sessions, not to runs.
     let wanted = Wanted { subject, prompt, cwd: args.cwd, name: None };
     start(ui, fleet, defaults, args.flags, wanted)
 }
