@@ -7,3 +7,10 @@
 pub mod agent;
 mod home;
 mod script;
+
+use agentctl_core::host::Host;
+
+/// Creates the folders of the demo agent, so that they can be watched before an agent begins.
+pub(crate) fn make_home(host: &Host) -> std::io::Result<()> {
+    home::Home::open(host).map(drop)
+}

@@ -176,6 +176,21 @@ fn the_guided_demo_cleans_up_after_itself_and_nothing_else() {
 }
 
 #[test]
+fn the_guided_demo_lists_its_agents_in_one_order() {
+    sandboxed(|| {
+        let home = home();
+        for _ in 0..5 {
+            let shown = home.run(&["demo"]);
+            assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+            let names: Vec<_> =
+                shown.stdout.lines().skip(1).filter_map(|l| l.split_whitespace().next()).collect();
+            assert_eq!(names, ["site", "api", "shop", "notes", "mail", "infra"]);
+            assert_eq!(home.run(&["demo", "--clean"]).code, Some(0));
+        }
+    });
+}
+
+#[test]
 fn the_guided_demo_leaves_the_name_of_a_live_session_alone() {
     sandboxed(|| {
         let home = home();
