@@ -32,7 +32,8 @@ use std::time::Duration;
 pub use self::adapters::{AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 pub use self::doctor::{
-    Check, CheckState, ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, DoctorDocument,
+    COMPLETION_SHELLS, Check, CheckState, CompletionShell, ConfigFinding, ConfiguredWebhook,
+    DaemonState, DoctorContext, DoctorDocument,
 };
 pub use self::fuses::{
     CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,

@@ -1,6 +1,7 @@
 //! The question `doctor`: checks of the kernel's mechanisms, the daemon, the configuration and each agent.
 
 mod configured;
+mod shells;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use crate::model::{Fault, SCHEMA_VERSION};
 use crate::native::watch::Watch;
 use crate::runs::{Run, Runs};
 use crate::text::{byte_size, with_tilde};
+
+pub use self::shells::{COMPLETION_SHELLS, CompletionShell};
 
 /// The answer to `doctor --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -129,7 +132,7 @@ impl Fleet {
         checks.extend(configured::webhooks(&self.host, context));
         checks.extend(configured::tokens(&self.host, context));
         checks.extend(configured::notify(&self.host, context));
-        checks.extend(configured::completions(&self.host));
+        checks.extend(shells::completions(&self.host));
         let mut faults = Vec::new();
         for &adapter in self.adapters {
             checks.extend(agent(self, adapter, &mut faults));
