@@ -46,7 +46,7 @@ pub use self::launch::{
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, LogsRequest, NoLogs};
 pub use self::names::{NamedSession, NotNamed, WordRefusal};
-pub use self::remove_runs::{RunsNotFound, RunsNotRemoved};
+pub use self::remove_runs::{OutputStream, RunsNotFound, RunsNotRemoved};
 pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};

@@ -171,11 +171,15 @@ impl Names {
         }
     }
 
-    /// Returns the name that a person gave to a session; an empty text if the person cleared it.
+    /// Returns the word that a person gave to a session; an empty text if the person cleared it.
     #[must_use]
-    pub fn name_of(&self, adapter: &str, session: &str) -> Option<&str> {
+    pub fn word_of(&self, word: Word, adapter: &str, session: &str) -> Option<&str> {
         let entries = self.by_session.get(session)?;
-        entries.iter().find(|entry| entry.subject.adapter == adapter)?.name.as_deref()
+        let entry = entries.iter().find(|entry| entry.subject.adapter == adapter)?;
+        match word {
+            Word::Name => entry.name.as_deref(),
+            Word::Group => entry.group.as_deref(),
+        }
     }
 
     /// Returns all names.
@@ -230,29 +234,42 @@ pub fn write(
     subject: &Subject,
     words: &[(Word, Option<&str>)],
 ) -> Result<(), NamesError> {
+    change(host, |sessions| {
+        let before = sessions.iter().position(|entry| entry.subject == *subject);
+        let mut entry = match before {
+            Some(at) => sessions.remove(at),
+            None => Entry { subject: subject.clone(), name: None, group: None, at: host.now() },
+        };
+        entry.at = host.now();
+        for (word, value) in words {
+            let value = Some(value.unwrap_or_default().to_owned());
+            match word {
+                Word::Name => entry.name = value,
+                Word::Group => entry.group = value,
+            }
+        }
+        // The newest entry is the last one.
+        sessions.push(entry);
+        let surplus = sessions.len().saturating_sub(MAX_ENTRIES);
+        sessions.drain(..surplus);
+    })
+}
+
+/// Removes all words of sessions whose records are gone. A session that still has a record would get the name of its
+/// run or of its agent back: its words are cleared with [`write`] instead.
+pub fn forget(host: &Host, subjects: &[Subject]) -> Result<(), NamesError> {
+    change(host, |sessions| sessions.retain(|entry| !subjects.contains(&entry.subject)))
+}
+
+/// Reads the file, changes its entries and replaces it, under the lock of its folder.
+fn change(host: &Host, edit: impl FnOnce(&mut Vec<Entry>)) -> Result<(), NamesError> {
     let place = Place::of(host);
     let path = place.path.to_string_lossy().into_owned();
     let unwritten = |source| NamesError::Unwritten { path: path.clone(), source };
     let entered = place.folder.enter().map_err(unwritten)?;
     let mut sessions =
         place.read().map_err(|why| NamesError::Unreadable { path: path.clone(), why })?;
-    let before = sessions.iter().position(|entry| entry.subject == *subject);
-    let mut entry = match before {
-        Some(at) => sessions.remove(at),
-        None => Entry { subject: subject.clone(), name: None, group: None, at: host.now() },
-    };
-    entry.at = host.now();
-    for (word, value) in words {
-        let value = Some(value.unwrap_or_default().to_owned());
-        match word {
-            Word::Name => entry.name = value,
-            Word::Group => entry.group = value,
-        }
-    }
-    // The newest entry is the last one.
-    sessions.push(entry);
-    let surplus = sessions.len().saturating_sub(MAX_ENTRIES);
-    sessions.drain(..surplus);
+    edit(&mut sessions);
     let mut file = NamesFile { version: VERSION, sessions };
     file.shrink(MAX_BYTES).map_err(|error| unwritten(error.into()))?;
     place.folder.put(&entered, &place.path, &file).map_err(unwritten)

@@ -1,12 +1,10 @@
-//! `agentctl runs` and `agentctl prune`: lists and removes the folders of earlier launches.
+//! `agentctl runs`, `agentctl prune` and `agentctl rm`: lists and removes the folders of earlier launches.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    Fleet, PruneDocument, PruneOptions, RunRow, RunsDocument, RunsNotFound, RunsNotRemoved,
+    Fleet, OutputStream, PruneDocument, PruneOptions, RunRow, RunsNotFound, RunsNotRemoved,
 };
 use clap::Args;
 
@@ -37,6 +35,16 @@ pub(super) struct RunsArgs {
     stderr: bool,
     #[command(flatten)]
     shape: ShapeArgs,
+}
+
+impl RunsArgs {
+    fn stream(&self) -> Option<OutputStream> {
+        match (self.stdout, self.stderr) {
+            (true, _) => Some(OutputStream::Stdout),
+            (_, true) => Some(OutputStream::Stderr),
+            _ => None,
+        }
+    }
 }
 
 /// Remove ended runs
@@ -81,13 +89,13 @@ pub(super) fn cmd_runs(
     args: &RunsArgs,
 ) -> Outcome {
     let (host, shape) = (&fleet.host, args.shape.shape::<RunListRow>()?);
+    if let (Some(id), Some(stream)) = (&args.id, args.stream()) {
+        return print_output(ui, fleet, id, stream);
+    }
     let mut document = match &args.id {
         Some(id) => fleet.session_runs(id).map_err(|why| runs_not_found(fleet, id, why))?,
         None => fleet.runs(defaults.keep)?,
     };
-    if args.stdout || args.stderr {
-        return print_output(ui, &document, if args.stdout { "stdout" } else { "stderr" });
-    }
     let count = document.runs.len();
     let mut rows =
         RunListRow::all(fleet, std::mem::take(&mut document.runs), shape.shows_short_ids());
@@ -107,17 +115,14 @@ pub(super) fn cmd_runs(
 }
 
 /// Prints the output of the newest run: unchanged if it is piped, with control characters neutralised on a terminal.
-fn print_output(ui: &mut Ui, document: &RunsDocument, stream: &str) -> Outcome {
-    let Some(run) = document.runs.first() else { return Ok(ExitCode::SUCCESS) };
-    let path = Path::new(&run.directory).join(stream);
-    let failed =
-        |error| Failure::new(Kind::Failed, format!("{} cannot be read: {error}", path.display()));
-    let mut file = BufReader::new(File::open(&path).map_err(failed)?);
+fn print_output(ui: &mut Ui, fleet: &Fleet, text: &str, stream: OutputStream) -> Outcome {
+    let opened = fleet.run_output(text, stream);
+    let mut file = BufReader::new(opened.map_err(|why| runs_not_found(fleet, text, why))?);
     let mut line = Vec::new();
     loop {
         line.clear();
         // A line without an end is printed in parts.
-        if file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(failed)? == 0 {
+        if file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
             ui.flush()?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -134,6 +139,9 @@ fn runs_not_found(fleet: &Fleet, text: &str, why: RunsNotFound) -> Failure {
         RunsNotFound::NotOne(not_one) => unresolved(fleet, text, not_one),
         RunsNotFound::NoRun { session } => no_run(&session),
         RunsNotFound::Failed(error) => not_pruned(error),
+        RunsNotFound::Unreadable { path, why } => {
+            Failure::new(Kind::Failed, format!("{} cannot be read: {why}", path.display()))
+        }
     }
 }
 
@@ -231,37 +239,27 @@ pub(super) fn cmd_rm(ui: &mut Ui, fleet: &Fleet, args: &RmArgs) -> Outcome {
     remove(ui, fleet, &args.ids, args.json)
 }
 
-/// Removes the runs of sessions that were named.
+/// Removes the runs of sessions that were named; of all or, if one is refused, of none.
 fn remove(ui: &mut Ui, fleet: &Fleet, ids: &[String], json: bool) -> Outcome {
-    let mut all: Option<PruneDocument> = None;
-    for text in ids {
-        let removed = fleet.remove_runs(text).map_err(|why| not_removed(fleet, text, why))?;
-        if !json {
-            let runs = ended(&removed.pruned);
-            let session = removed.pruned.first().and_then(|run| run.session.clone());
-            let session = session.unwrap_or_else(|| text.clone());
-            ui.line(&format!("removed {runs} of {session}, {}", byte_size(removed.bytes)))?;
-        }
-        match &mut all {
-            None => all = Some(removed),
-            Some(all) => {
-                all.bytes += removed.bytes;
-                all.pruned.extend(removed.pruned);
-            }
-        }
-    }
+    let removed = fleet.remove_runs(ids).map_err(|why| not_removed(fleet, why))?;
     if json {
-        ui.json(&all)?;
-    } else {
-        ui.flush()?;
-        ui.note("the sessions' own records stay with their agents");
+        ui.json(&removed)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    for runs in removed.pruned.chunk_by(|a, b| a.session == b.session) {
+        let [first, ..] = runs else { continue };
+        let name = first.session.as_ref().unwrap_or(&first.id);
+        let bytes = runs.iter().map(|run| run.bytes).sum();
+        ui.line(&format!("removed {} of {name}, {}", ended(runs), byte_size(bytes)))?;
+    }
+    ui.flush()?;
+    ui.note("the sessions' own records stay with their agents");
     Ok(ExitCode::SUCCESS)
 }
 
-fn not_removed(fleet: &Fleet, text: &str, why: RunsNotRemoved) -> Failure {
+fn not_removed(fleet: &Fleet, why: RunsNotRemoved) -> Failure {
     match why {
-        RunsNotRemoved::NotOne(not_one) => unresolved(fleet, text, not_one),
+        RunsNotRemoved::NotOne { text, why } => unresolved(fleet, &text, why),
         RunsNotRemoved::Live { session } => {
             Failure::new(Kind::Refused, format!("`{session}` is live: its run is in use"))
                 .hint(format!("`agentctl stop {session}` ends it"))

@@ -155,9 +155,7 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
             let failure = Failure::new(Kind::Failed, message);
             match advice {
                 Some(advice) => failure.hint(advice),
-                None => {
-                    failure.hint("`agentctl runs -o wide` shows the folder with its whole output")
-                }
+                None => failure.hint("`agentctl runs @last --stderr` shows what it wrote"),
             }
         }
         LaunchError::Silent { .. } => Failure::new(Kind::Failed, message)

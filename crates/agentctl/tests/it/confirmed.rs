@@ -150,6 +150,11 @@ fn rm_removes_the_runs_of_one_session_and_leaves_its_record() {
         assert_eq!(status(&home, "painter")["id"], id.as_str(), "session and name stay");
         assert_eq!(home.run(&["rm", "painter"]).code, Some(4), "no run of it is kept");
         assert_eq!(home.run(&["rm", "no-such-session"]).code, Some(4));
+        // Nothing is removed if one of several is refused.
+        for (refused, code) in [(&*live, 5), ("no-such-session", 4)] {
+            assert_eq!(home.run(&["rm", &other, refused, "--json"]).code, Some(code));
+            assert_eq!(runs(&home).len(), 2, "{refused}");
+        }
         assert_eq!(home.run(&["prune", &other]).code, Some(0), "the same, with its long name");
         assert_eq!(runs(&home).len(), 1);
     });

@@ -203,6 +203,7 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         &[
             ("agentctl runs", "Earlier launches"),
             ("agentctl runs -o wide -n 5", "Five, with their folders"),
+            ("agentctl runs @last --stderr", "What the newest one wrote to stderr"),
         ],
     ),
     of(

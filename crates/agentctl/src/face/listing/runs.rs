@@ -1,7 +1,6 @@
 //! The fields of `agentctl runs`.
 
 use agentctl_core::ask::{Fleet, RunRow};
-use agentctl_core::names::Names;
 use anstyle::Style;
 use serde::Serialize;
 
@@ -11,13 +10,11 @@ use super::{
 use crate::face::exit_text;
 use crate::text::with_tilde;
 
-/// A run, and the name of its session and the part of its id that a table shows.
+/// A run, and the part of its session's id that a table shows.
 pub struct RunListRow {
     /// The run.
     pub run: RunRow,
     short_session: Option<String>,
-    /// The name of the session; a run that resumed it was given none of its own.
-    session_name: Option<String>,
 }
 
 impl RunListRow {
@@ -26,15 +23,8 @@ impl RunListRow {
     pub fn all(fleet: &Fleet, runs: Vec<RunRow>, has_short_ids: bool) -> Vec<Self> {
         let sessions = runs.iter().map(|run| run.session.as_deref());
         let shown = shown_sessions(fleet, sessions, has_short_ids);
-        let names = Names::of(&fleet.host);
-        let row = |(run, short_session): (RunRow, Option<String>)| {
-            let subject = run.adapter.as_deref().zip(run.session.as_deref());
-            let given = subject.and_then(|(adapter, session)| names.name_of(adapter, session));
-            let session_name = given.map(str::to_owned).or_else(|| run.name.clone());
-            let session_name = session_name.filter(|name| !name.is_empty());
-            Self { run, short_session, session_name }
-        };
-        runs.into_iter().zip(shown).map(row).collect()
+        let rows = runs.into_iter().zip(shown);
+        rows.map(|(run, short_session)| Self { run, short_session }).collect()
     }
 
     /// Returns the part of the session's id that a table shows.
@@ -49,7 +39,7 @@ impl ListRow for RunListRow {
         Field { name: "id", value: |_, row| FieldValue::Text(row.run.id.clone()) },
         Field { name: "session", value: |_, row| FieldValue::text(row.run.session.clone()) },
         Field { name: "short_session", value: |_, row| FieldValue::text(row.short_session()) },
-        Field { name: "name", value: |_, row| FieldValue::text(row.session_name.clone()) },
+        Field { name: "name", value: |_, row| FieldValue::text(row.run.name.clone()) },
         Field { name: "group", value: |_, row| FieldValue::text(row.run.group.clone()) },
         Field { name: "adapter", value: |_, row| FieldValue::text(row.run.adapter.clone()) },
         Field { name: "agent", value: |_, row| FieldValue::text(row.run.adapter.clone()) },
