@@ -56,9 +56,9 @@ pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
 pub use self::holders::holder_text;
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
-    Arrangement, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow,
-    LockListRow, RowContext, RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField,
-    columns_table, field_names, session_argument,
+    Arrangement, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, FuseSessions,
+    ListRow, LockListRow, RowContext, RunListRow, SortKey, Template, TemplateError, TextTable,
+    UnknownField, columns_table, field_names, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};

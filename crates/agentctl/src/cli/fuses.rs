@@ -12,7 +12,7 @@ use super::ids;
 use super::shape::ShapeArgs;
 use crate::config::{Loaded, Span};
 use crate::face::{
-    FuseListRow, FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name,
+    FuseListRow, FuseSessions, FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name,
     fuse_not_changed, local_minute, set_fuse,
 };
 use crate::failure::Outcome;
@@ -149,6 +149,34 @@ pub(super) struct FusesArgs {
     shape: ShapeArgs,
 }
 
+/// An action of `--on-expire`, as it is typed and completed.
+pub(super) struct ActionWord {
+    /// The word; with a colon if a value follows it.
+    pub(super) word: &'static str,
+    /// The name of the value.
+    value: &'static str,
+    /// The effect of the action.
+    pub(super) what: &'static str,
+}
+
+pub(super) const ACTIONS: [ActionWord; 4] = [
+    ActionWord { word: "event", value: "", what: "only report that the fuse has expired" },
+    ActionWord {
+        word: "stop",
+        value: "",
+        what: "stop the session, or all sessions in the directory",
+    },
+    ActionWord { word: "run:", value: "COMMAND", what: "run a command" },
+    ActionWord { word: "webhook:", value: "URL", what: "post the event to a URL" },
+];
+
+/// Returns the forms of an action as an enumeration.
+fn action_forms() -> String {
+    let forms = ACTIONS.map(|action| format!("{}{}", action.word, action.value));
+    let [first, second, third, last] = forms;
+    format!("{first}, {second}, {third} or {last}")
+}
+
 fn action(text: &str) -> Result<Action, String> {
     match text.split_once(':') {
         None if text == "event" => Ok(Action::Event),
@@ -166,7 +194,7 @@ fn action(text: &str) -> Result<Action, String> {
             Ok(Action::Webhook { url: url.to_owned() })
         }
         Some(("webhook", _)) => Err("write the address like https://example.org/path".into()),
-        _ => Err("write event, stop, run:COMMAND or webhook:URL".into()),
+        _ => Err(format!("write {}", action_forms())),
     }
 }
 
@@ -237,12 +265,19 @@ fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
-    let (host, shape) = (&fleet.host, args.shape.shape::<FuseListRow>()?);
+pub(super) fn cmd_fuses(ui: &mut Ui, loaded: &Loaded, args: &FusesArgs) -> Outcome {
+    let (fleet, shape) = (&loaded.fleet(), args.shape.shape::<FuseListRow>()?);
+    let host = &fleet.host;
     let mut report = fleet.fuses();
     let is_empty = report.fuses.is_empty();
-    let mut rows =
-        FuseListRow::all(fleet, std::mem::take(&mut report.fuses), shape.shows_short_ids());
+    // Only the form that shows their states needs a look for sessions.
+    let is_looked = shape.uses("session_state") && report.fuses.iter().any(|f| f.session.is_some());
+    let sessions = is_looked.then(|| FuseSessions::look(fleet, !loaded.sources_may_be_missing()));
+    if let Some(sessions) = &sessions {
+        report.faults.extend(sessions.faults.iter().cloned());
+    }
+    let fuses = std::mem::take(&mut report.fuses);
+    let mut rows = FuseListRow::all(fleet, fuses, sessions.as_ref(), shape.shows_short_ids());
     shape.arrange(host, &mut rows);
     report.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
     if is_empty && !shape.is_for_programs() {
@@ -258,7 +293,8 @@ pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome
             }
         }
     }
-    Ok(super::answered(ui, &report.faults))
+    let outcome = Ok(super::answered(ui, &report.faults));
+    if is_looked { super::with_missing_sources(loaded, outcome) } else { outcome }
 }
 
 /// Describes the changed fuse.

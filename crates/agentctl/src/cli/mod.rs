@@ -172,7 +172,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             let loaded = loaded(ui)?;
             fuses::cmd_fuse(ui, &loaded, command)
         }
-        Command::Fuses(args) => without_sources(ui, fuses::cmd_fuses, &args),
+        Command::Fuses(args) => {
+            let loaded = loaded(ui)?;
+            fuses::cmd_fuses(ui, &loaded, &args)
+        }
         Command::Doctor(args) => {
             let loaded = crate::config::load_all()?;
             let outcome = doctor::cmd_doctor(ui, &loaded, &args);

@@ -5,7 +5,8 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::face::{
-    Arrangement, ListRow, RowContext, SortKey, Template, TemplateError, UnknownField, columns_table,
+    Arrangement, Column, ListRow, RowContext, SortKey, Template, TemplateError, UnknownField,
+    columns_table,
 };
 use crate::failure::{Failure, Kind};
 use crate::ui::{Canvas, Ui};
@@ -128,6 +129,18 @@ impl<R: ListRow> Shape<R> {
             Form::Template(template) => !template.is_table(),
             Form::Json | Form::JsonLines | Form::Names | Form::Ids => true,
         }
+    }
+
+    /// Says whether a field is shown, or decides the order.
+    pub(super) fn uses(&self, field: &str) -> bool {
+        let has = |columns: &[Column]| columns.iter().any(|column| column.field == field);
+        let is_shown = match &self.form {
+            Form::Table => has(R::COLUMNS),
+            Form::WideTable => has(R::WIDE_COLUMNS),
+            Form::Template(template) => template.uses(&[field]),
+            Form::Json | Form::JsonLines | Form::Names | Form::Ids => false,
+        };
+        is_shown || self.arrangement.sort.as_ref().is_some_and(|key| key.name() == field)
     }
 
     /// Says whether the form shows shortened ids. To shorten them all history is read.

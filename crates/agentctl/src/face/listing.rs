@@ -20,7 +20,7 @@ use serde::Serialize;
 pub use self::adapters::CONTROL_COLUMNS;
 use self::field::field;
 pub use self::field::{Field, FieldValue, RowContext, UnknownField, field_names};
-pub use self::fuses::FuseListRow;
+pub use self::fuses::{FuseListRow, FuseSessions};
 pub use self::locks::LockListRow;
 pub use self::runs::RunListRow;
 pub use self::sorting::{Arrangement, SortKey};

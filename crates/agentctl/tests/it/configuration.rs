@@ -151,6 +151,32 @@ fn an_answer_that_may_lack_a_source_has_exit_code_3() {
 }
 
 #[test]
+fn the_session_of_a_fuse_has_ended_only_if_every_source_was_asked() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[hang]]", &[]);
+        assert_eq!(home.run(&["fuse", "set", "--session", &id, "--ttl", "2h"]).code, Some(0));
+        let states = |config: &str| with(&home, config, &["fuses", "--format", "{session_state}"]);
+        assert_eq!((states("").code, states("").stdout.as_str()), (Some(0), "running\n"));
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        assert_eq!((states("").code, states("").stdout.as_str()), (Some(0), "ended\n"));
+        let broken = "[roots]\ndemo = \"/srv/agent\"\n";
+        assert_eq!((states(broken).code, states(broken).stdout.as_str()), (Some(3), "\n"));
+        for args in
+            [&["fuses"][..], &["fuses", "-o", "wide"], &["fuses", "--sort", "session_state"]]
+        {
+            let shown = with(&home, broken, args);
+            assert_eq!(shown.code, Some(3), "{args:?}: {}", shown.stderr);
+            assert!(!shown.stdout.contains("ended"), "{}", shown.stdout);
+        }
+        // Forms without the state of the session need no source.
+        for args in [&["fuses", "-q"][..], &["fuses", "--json"], &["fuses", "--format", "{id}"]] {
+            assert_eq!(with(&home, broken, args).code, Some(0), "{args:?}");
+        }
+    });
+}
+
+#[test]
 fn a_command_that_would_act_on_a_broken_setting_refuses() {
     sandboxed(|| {
         let home = home();

@@ -1,9 +1,9 @@
 //! The fields of `agentctl fuses`.
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::fleet::unique_prefixes;
+use agentctl_core::fleet::{Query, unique_prefixes};
 use agentctl_core::fuses::{Fuse, FuseState};
-use agentctl_core::model::Status;
+use agentctl_core::model::{Fault, Listing, Session};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
@@ -19,23 +19,62 @@ pub struct FuseListRow {
     pub fuse: Fuse,
     short_id: String,
     short_session: Option<String>,
-    /// The status of its session; `None` for the fuse of a directory, or if the session could not be found.
-    session_status: Option<Status>,
+    /// The status of its live session, or `ended`; `None` for the fuse of a directory, or if it is not known.
+    session_state: Option<&'static str>,
+}
+
+/// The live sessions, looked for once for all fuses.
+pub struct FuseSessions {
+    live: Vec<Session>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+    /// A session that was not found has ended.
+    is_complete: bool,
+}
+
+impl FuseSessions {
+    /// Looks for live sessions. `has_all_sources` is false if a home or server may be missing from the settings.
+    #[must_use]
+    pub fn look(fleet: &Fleet, has_all_sources: bool) -> Self {
+        let query = Query { resting: true, children: true, ..Query::default() };
+        let Listing { sessions: live, faults, .. } = fleet.list(&query);
+        let is_complete = has_all_sources && faults.is_empty();
+        Self { live, faults, is_complete }
+    }
+
+    /// Returns the status of the live session of a fuse, and `ended` for any other: its fuse expires only by its
+    /// time to live, or after the session was resumed. `None` if a source that may have the session did not answer.
+    fn state(&self, fuse: &Fuse) -> Option<&'static str> {
+        let id = fuse.session.as_deref()?;
+        let is_it = |session: &&Session| {
+            session.id.as_deref() == Some(id)
+                && fuse.adapter.as_deref().is_none_or(|adapter| adapter == session.adapter)
+        };
+        match self.live.iter().find(is_it) {
+            Some(session) => Some(session.status.word()),
+            None => self.is_complete.then_some("ended"),
+        }
+    }
 }
 
 impl FuseListRow {
     /// Returns the rows of these fuses. Short ids are as long as every command needs to accept them.
     #[must_use]
-    pub fn all(fleet: &Fleet, fuses: Vec<Fuse>, has_short_ids: bool) -> Vec<Self> {
+    pub fn all(
+        fleet: &Fleet,
+        fuses: Vec<Fuse>,
+        sessions: Option<&FuseSessions>,
+        has_short_ids: bool,
+    ) -> Vec<Self> {
         let ids: Vec<&str> = fuses.iter().map(|fuse| fuse.id.as_str()).collect();
         let ids = if has_short_ids { unique_prefixes(&ids) } else { ids };
         let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
-        let sessions = fuses.iter().map(|fuse| fuse.session.as_deref());
-        let sessions = shown_sessions(fleet, sessions, has_short_ids);
-        let rows = fuses.into_iter().zip(ids).zip(sessions);
+        let bound = fuses.iter().map(|fuse| fuse.session.as_deref());
+        let bound = shown_sessions(fleet, bound, has_short_ids);
+        let rows = fuses.into_iter().zip(ids).zip(bound);
         let row = |((fuse, short_id), short_session)| {
-            let session_status = session_status(fleet, &fuse);
-            Self { fuse, short_id, short_session, session_status }
+            let session_state = sessions.and_then(|sessions| sessions.state(&fuse));
+            Self { fuse, short_id, short_session, session_state }
         };
         rows.map(row).collect()
     }
@@ -53,7 +92,7 @@ impl ListRow for FuseListRow {
         Field { name: "target", value: target },
         Field { name: "cwd", value: |_, row| FieldValue::text(row.fuse.directory.clone()) },
         Field { name: "session", value: |_, row| FieldValue::text(row.fuse.session.clone()) },
-        Field { name: "session_state", value: |_, row| FieldValue::text(session_state(row)) },
+        Field { name: "session_state", value: |_, row| FieldValue::text(row.session_state) },
         Field { name: "adapter", value: |_, row| FieldValue::text(row.fuse.adapter.clone()) },
         Field { name: "agent", value: |_, row| FieldValue::text(row.fuse.adapter.clone()) },
         Field { name: "then", value: |_, row| FieldValue::Text(fuse_actions(&row.fuse)) },
@@ -111,20 +150,6 @@ fn expires(context: &RowContext<'_>, fuse: &Fuse) -> Option<String> {
         (FuseState::Burning, None) => None,
         (state, _) => Some(state.word().to_owned()),
     }
-}
-
-/// Returns the status of the session of a fuse.
-fn session_status(fleet: &Fleet, fuse: &Fuse) -> Option<Status> {
-    let argument = session_argument(fuse.adapter.as_deref(), fuse.session.as_deref()?);
-    let found = fleet.target(&argument).ok()?;
-    fleet.inspect(&found.target).session.map(|session| session.status)
-}
-
-/// Returns the status of a live session, and `ended` for any other: its fuse expires only by its time to live, or
-/// after the session was resumed.
-fn session_state(row: &FuseListRow) -> Option<&'static str> {
-    let status = row.session_status?;
-    Some(if status.is_live() { status.word() } else { "ended" })
 }
 
 /// Returns the directory or the session, with an id that can be typed.
