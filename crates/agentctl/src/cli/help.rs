@@ -15,7 +15,7 @@ use clap::Command;
 pub(super) use self::examples::{Examples, examples_of};
 pub(super) use self::groups::beside;
 pub(super) use self::reference::{
-    CONFIGURATION_FILE, FILES, VARIABLES, agent_variables, exit_codes_of,
+    COMMON_VARIABLES, CONFIGURATION_FILE, FILES, agent_variables, exit_codes_of, variables,
 };
 use crate::failure::EXIT_CODES;
 
@@ -103,7 +103,7 @@ fn reference(heading: Style) -> String {
     };
     rows("Session ids", super::ids::FORMS);
     rows("Files", FILES);
-    rows("Environment", VARIABLES);
+    rows("Environment", &variables());
     let agents = agent_variables().join(", ");
     text.truncate(text.trim_end().len());
     text.push_str("\n  Variables of the agents themselves are read too:\n");

@@ -105,7 +105,7 @@ pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome
         return watch::watch(ui, fleet, args, &Watched { query, shape, settings_faults });
     }
     let SessionList { mut rows, warning } = session_list(fleet, &query);
-    let asked_faults = rows.faults.len();
+    let asked_faults = rows.faults.clone();
     rows.faults.extend(settings_faults);
     if let Some(warning) = warning {
         ui.warn(&warning);
@@ -118,7 +118,7 @@ pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome
     let listing = arranged(host, &shape, rows);
     show(ui, host, &shape, &listing)?;
     // The user has been warned of the settings before.
-    let code = super::answered(ui, &listing.faults[..asked_faults]);
+    let code = super::answered(ui, &asked_faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
     std::mem::forget(listing);
     Ok(code)
