@@ -12,6 +12,7 @@ use agentctl_core::fleet::{Query, rows_of, shortened};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{ExitWatch, Spawn, Stdio};
 use agentctl_core::model::{Locator, ProcId, Session, Status, Target};
+use agentctl_core::names::{self, Subject};
 use agentctl_core::native::watch::Watch;
 use clap::Args;
 use rustix::process::Signal;
@@ -246,20 +247,21 @@ fn clean(ui: &mut Ui, fleet: &Fleet) -> Outcome {
         .hint("run `agentctl demo --clean` again"));
     }
     let mut removed = 0;
+    let mut subjects = Vec::new();
     for session in &sessions {
         let (Some(id), root) = (&session.id, session.root.clone()) else { continue };
-        if session.name.is_some() {
-            let _without = fleet.name(&format!("demo:{id}"), None);
-        }
         let locator = Locator { id: id.clone(), path: None, parent: None };
         let target = Target { adapter: "demo", root, session: Some(locator), pid: None };
         if let Ok(transcript) = fleet.transcript(&target)
             && let Some(path) = transcript.path()
         {
             fs::remove_file(path)?;
+            subjects.extend(Subject::of(&target));
             removed += 1;
         }
     }
+    // Names without a record mean no session; the demo is removed all the same.
+    let _kept = names::forget(host, &subjects);
     if scratch.exists() {
         fs::remove_dir_all(&scratch)?;
     }

@@ -42,8 +42,8 @@ impl EventLines {
     }
 
     fn short_id(&mut self, id: &str) -> String {
-        let known = self.short_ids.get(id).filter(|(at, _)| at.elapsed() < SHORT_ID_LIFETIME);
-        if let Some((_, short)) = known {
+        self.short_ids.retain(|_, (at, _)| at.elapsed() < SHORT_ID_LIFETIME);
+        if let Some((_, short)) = self.short_ids.get(id) {
             return short.clone();
         }
         let short = shortened(&self.fleet, &[id]).pop().unwrap_or_else(|| id.to_owned());

@@ -171,6 +171,9 @@ fn the_guided_demo_cleans_up_after_itself_and_nothing_else() {
         assert_eq!(left.iter().map(|s| s["id"].clone()).collect::<Vec<_>>(), ["mine"]);
         assert!(!home.path().join(".local/share/agentctl-demo/scratch").exists());
         assert_eq!(home.run(&["status", "site"]).code, Some(4), "the name is gone");
+        let names = home.path().join(".local/state/agentctl/names/names.json");
+        let names = std::fs::read_to_string(names).expect("the file of names");
+        assert!(!names.contains("\"demo\""), "no word of a removed session stays: {names}");
         drop(own);
     });
 }
