@@ -5,6 +5,7 @@ use super::{Fleet, NotOne, PruneDocument, PruneError, ResolvedTarget, RunsDocume
 use crate::fleet::session_of;
 use crate::model::SCHEMA_VERSION;
 use crate::names::Subject;
+use crate::resolve::newest_launch;
 use crate::runs::{Run, Runs};
 
 /// Why the runs of a session were not removed.
@@ -47,8 +48,10 @@ pub enum RunsNotFound {
 
 impl Fleet {
     /// Removes the runs of the session that a text names. A session that no source knows any more is named by
-    /// its whole id, and a run without a session by its own.
+    /// its whole id, and a run without a session by its own. `@last` is the newest launch, also a failed one.
     pub fn remove_runs(&self, text: &str) -> Result<PruneDocument, RunsNotRemoved> {
+        let last = newest_launch(self, text);
+        let text = last.as_deref().unwrap_or(text);
         let subject = match self.target(text) {
             Ok(ResolvedTarget { target, .. }) => {
                 let session = self.inspect(&target).session;
@@ -79,8 +82,10 @@ impl Fleet {
     }
 
     /// Returns the runs of the session that a text names, newest first. A session that no source knows any more is
-    /// named by its whole id, and a run by its own.
+    /// named by its whole id, and a run by its own. `@last` is the newest launch, also a failed one.
     pub fn session_runs(&self, text: &str) -> Result<RunsDocument, RunsNotFound> {
+        let last = newest_launch(self, text);
+        let text = last.as_deref().unwrap_or(text);
         let subject = match self.target(text) {
             Ok(ResolvedTarget { target, .. }) => Subject::of(&target),
             Err(NotOne::Nothing) => None,
