@@ -245,3 +245,20 @@ fn last_is_the_newest_launch_that_has_a_session_and_for_runs_the_newest_launch()
         assert_eq!(home.run(&["runs", "@last", "-q"]).stdout.trim(), id, "the older one is left");
     });
 }
+
+#[test]
+fn a_launch_that_failed_shows_no_session_that_cannot_be_typed() {
+    sandboxed(|| {
+        let mut home = home();
+        let id = launch(&home, "w", "x [[say:hello]]", &[]);
+        until_stopped(&home, &id);
+        let run = failed_launch(&mut home);
+        assert_eq!(home.run(&["runs", "-o", "name"]).stdout, format!("demo:{id}\n"));
+        assert_eq!(home.run(&["runs", "-q"]).stdout, format!("{run}\n{id}\n"));
+        let table = home.run(&["runs"]).stdout;
+        assert_eq!(column(&table, "SESSION"), ["-", &id[..8]], "{table}");
+        for text in home.run(&["runs", "-q"]).stdout.lines() {
+            assert_eq!(home.run(&["runs", text]).code, Some(0), "{text}");
+        }
+    });
+}
