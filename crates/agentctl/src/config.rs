@@ -174,6 +174,8 @@ impl Loaded {
             webhooks: self.webhooks.iter().map(webhook).collect(),
             metrics_token: metrics.and_then(|settings| settings.token.clone()),
             notify_program: notify.and_then(NotifySettings::program).map(str::to_owned),
+            notify_tmux: notify.is_some_and(|settings| settings.tmux),
+            notify_tty: notify.and_then(|settings| settings.tty.clone()),
             needs_daemon: !self.webhooks.is_empty()
                 || notify.is_some_and(NotifySettings::need_daemon)
                 || metrics.is_some(),
