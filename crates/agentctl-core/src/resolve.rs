@@ -5,6 +5,7 @@
 //! Names that only transcripts hold are searched last, because that reads all history. A text without a
 //! match that holds an `@` is tried as a form and a home: `ID@HOME`.
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,12 +14,14 @@ use crate::fleet::{self, Fleet, Launches, Query, each_adapter, list};
 use crate::model::{Fault, Locator, Session, Target};
 use crate::names::Names;
 use crate::native::file;
-use crate::runs::Runs;
+use crate::runs::{Run, Runs};
 
 /// Shortest prefix of an id that is accepted.
 pub const PREFIX_CHARS: usize = 4;
 /// The only session of the current directory: what a command means that is given no session at all.
 pub const HERE: &str = "@here";
+/// The newest launch.
+const LAST: &str = "@last";
 /// An ended session of a directory is looked for among those of this time (a week) first.
 const RECENT_MS: i64 = 7 * 24 * 3_600_000;
 
@@ -67,6 +70,48 @@ pub fn begin_with(fleet: &Fleet, text: &str) -> Vec<Target> {
     found
 }
 
+/// Returns those of these sessions, each an adapter and an id, that no source knows: a launch that failed has
+/// chosen an id that never became a session. Sessions of an adapter that could not be read are not among them.
+#[must_use]
+pub fn unknown_sessions(fleet: &Fleet, sessions: &[(&str, &str)]) -> HashSet<(String, String)> {
+    let mut search = Search { fleet, only: None, faults: Vec::new() };
+    let ids = sessions.iter().map(|(_, id)| (*id).to_owned()).collect();
+    let found = search.exact(&ids);
+    let is_known = |adapter: &str, id: &str| {
+        let is_it = |t: &Target| t.session.as_ref().is_some_and(|l| l.id == id);
+        found.iter().any(|target| target.adapter == adapter && is_it(target))
+            || search.faults.iter().any(|fault| fault.adapter == adapter)
+    };
+    let unknown = sessions.iter().filter(|(adapter, id)| !is_known(adapter, id));
+    unknown.map(|(adapter, id)| ((*adapter).to_owned(), (*id).to_owned())).collect()
+}
+
+/// Returns the id of the newest launch, where `@last` means a launch and not a session: the id of its session, or
+/// of its run if it has none. `None` if the text is not `@last` or nothing was launched.
+pub(crate) fn newest_launch(fleet: &Fleet, text: &str) -> Option<String> {
+    let (only, text) = match text.split_once(':') {
+        Some((adapter, rest)) => (Some(fleet.adapter(adapter)?.name()), rest),
+        None => (None, text),
+    };
+    let runs = (text == LAST).then(|| Runs::of(&fleet.host).all().unwrap_or_default())?;
+    runs.into_iter().find_map(|run| {
+        let spec = run.spec().filter(|s| only.is_none_or(|only| only == s.adapter))?;
+        Some(fleet::session_of(fleet, &run, &spec).unwrap_or(run.id))
+    })
+}
+
+/// Returns the adapter and the session of a run, if it is of the named adapter.
+fn launched_session(
+    fleet: &Fleet,
+    only: Option<&str>,
+    run: &Run,
+) -> Option<(&'static str, String)> {
+    let spec = run.spec().filter(|s| only.is_none_or(|only| only == s.adapter))?;
+    let session = fleet::session_of(fleet, run, &spec)?;
+    let adapter = fleet.adapters.iter().find(|a| a.name() == spec.adapter)?;
+    Some((adapter.name(), session))
+}
+
 struct Search<'a> {
     fleet: &'a Fleet,
     only: Option<&'a str>,
@@ -78,7 +123,7 @@ impl Search<'_> {
         if text.is_empty() {
             return Vec::new();
         }
-        if text == "@last" {
+        if text == LAST {
             return self.last();
         }
         if text == HERE {
@@ -196,19 +241,57 @@ impl Search<'_> {
         pick(&self.ended_in(&here, None), |_| true)
     }
 
-    /// Returns the newest launch, of the named adapter if there is one.
+    /// Returns the session of the newest launch that has one, of the named adapter if there is one. A launch
+    /// that failed has none.
     fn last(&mut self) -> Vec<Target> {
-        let runs = Runs::of(&self.fleet.host);
-        let newest = runs.all().unwrap_or_default().into_iter().find_map(|run| {
-            let spec = run.spec().filter(|s| self.only.is_none_or(|only| only == s.adapter))?;
-            let session = fleet::session_of(self.fleet, &run, &spec)?;
-            let adapter = self.fleet.adapters.iter().find(|a| a.name() == spec.adapter)?;
-            Some((adapter.name(), session))
+        for run in Runs::of(&self.fleet.host).all().unwrap_or_default() {
+            let Some((adapter, session)) = launched_session(self.fleet, self.only, &run) else {
+                continue;
+            };
+            let faults = self.faults.len();
+            let found = self.exact(&BTreeSet::from([session]));
+            let found: Vec<Target> = found.into_iter().filter(|t| t.adapter == adapter).collect();
+            // A session that could not be seen, or is only beginning, is not replaced by an older one.
+            let may_exist = self.faults.len() > faults || run.over(&self.fleet.host).is_none();
+            if !found.is_empty() || may_exist {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Finds the sessions with these whole ids, live or ended.
+    fn exact(&mut self, ids: &BTreeSet<String>) -> Vec<Target> {
+        let is_found = |found: &[Target], id: &str| {
+            found.iter().any(|target| target.session.as_ref().is_some_and(|l| l.id == id))
+        };
+        let missing = |found: &[Target]| -> BTreeSet<String> {
+            ids.iter().filter(|id| !is_found(found, id)).cloned().collect()
+        };
+        let expected = ids.clone();
+        let mut found = self.ask(move |store| Found {
+            rows: expected.iter().filter_map(|id| store.expected(id)).collect(),
+            ..Found::default()
         });
-        let Some((adapter, session)) = newest else { return Vec::new() };
-        let only = self.only.replace(adapter);
-        let found = self.run(&session);
-        self.only = only;
+        let left = missing(&found);
+        if left.is_empty() {
+            return found;
+        }
+        found.extend(self.ask(move |store| {
+            let mut all = Found::default();
+            for id in &left {
+                let mut some = store.find(id);
+                some.rows.retain(|locator| locator.id == *id);
+                all.rows.append(&mut some.rows);
+                all.faults.append(&mut some.faults);
+            }
+            all
+        }));
+        let left = missing(&found);
+        if !left.is_empty() {
+            let live = self.live();
+            found.extend(pick(&live, |s| s.id.as_ref().is_some_and(|id| left.contains(id))));
+        }
         found
     }
 

@@ -27,7 +27,7 @@ use agentctl_core::ask::{
 use agentctl_core::host::{Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::marks;
-use agentctl_core::model::{Fault, FaultCode, OWN_SOURCE, Time};
+use agentctl_core::model::{Fault, Time};
 use agentctl_core::native::file;
 use agentctl_core::trust::{self, Strict};
 use serde::Deserialize;
@@ -174,6 +174,8 @@ impl Loaded {
             webhooks: self.webhooks.iter().map(webhook).collect(),
             metrics_token: metrics.and_then(|settings| settings.token.clone()),
             notify_program: notify.and_then(NotifySettings::program).map(str::to_owned),
+            notify_tmux: notify.is_some_and(|settings| settings.tmux),
+            notify_tty: notify.and_then(|settings| settings.tty.clone()),
             needs_daemon: !self.webhooks.is_empty()
                 || notify.is_some_and(NotifySettings::need_daemon)
                 || metrics.is_some(),
@@ -199,8 +201,13 @@ impl Loaded {
 
     /// Fails if a test of notifications would act on a broken setting. With one, the daemon shows none either.
     pub fn check_notify(&self) -> Result<(), Failure> {
-        self.check(|part| matches!(part, Part::Daemon | Part::Any))?;
+        self.check_findings(|found| found.part == Part::Any || found.is_in("notify"))?;
         self.check_commands()
+    }
+
+    /// Fails if a webhook cannot be told from others, because a setting of webhooks is broken.
+    pub fn check_webhooks(&self) -> Result<(), Failure> {
+        self.check_findings(|found| found.part == Part::Any || found.is_in("webhooks"))
     }
 
     /// Fails if the commands in the configuration are not run.
@@ -216,9 +223,37 @@ impl Loaded {
         self.check(|part| !matches!(part, Part::Launch | Part::Runs))
     }
 
-    /// Fails with the first finding about a setting that matters.
+    /// Fails if a daemon would look in the wrong places. Broken settings of its own do not keep it from serving:
+    /// see [`Self::leave_out_broken`].
+    pub fn check_sources(&self) -> Result<(), Failure> {
+        self.check(|part| matches!(part, Part::Sources | Part::Any))
+    }
+
+    /// Leaves out the tables of the daemon that have a finding: half of `[metrics]` or `[notify]` could mean
+    /// something else than the whole. Returns a fault for each finding.
+    pub fn leave_out_broken(&mut self) -> Vec<Fault> {
+        let found: Vec<&Finding> =
+            self.findings.iter().filter(|found| found.part == Part::Daemon).collect();
+        if found.iter().any(|finding| finding.is_in("notify")) {
+            self.notify = None;
+        }
+        if found.iter().any(|finding| finding.is_in("metrics")) {
+            self.metrics = None;
+        }
+        let fault = |finding: &&Finding| Fault {
+            message: format!("{finding}: left out by the daemon until it is corrected"),
+            ..finding.fault()
+        };
+        found.iter().map(fault).collect()
+    }
+
     fn check(&self, matters: impl Fn(Part) -> bool) -> Result<(), Failure> {
-        let mut found = self.findings.iter().filter(|finding| matters(finding.part));
+        self.check_findings(|finding| matters(finding.part))
+    }
+
+    /// Fails with the first finding that matters.
+    fn check_findings(&self, matters: impl Fn(&Finding) -> bool) -> Result<(), Failure> {
+        let mut found = self.findings.iter().filter(|finding| matters(finding));
         let Some(first) = found.next() else { return Ok(()) };
         let failure = first.failure();
         Err(match found.count() {
@@ -231,13 +266,7 @@ impl Loaded {
     #[must_use]
     pub fn source_faults(&self) -> Vec<Fault> {
         let found = self.findings.iter().filter(|finding| finding.hides_sources());
-        let fault = |finding: &Finding| Fault {
-            adapter: OWN_SOURCE,
-            root: None,
-            code: FaultCode::Unreadable,
-            message: finding.to_string(),
-        };
-        found.map(fault).collect()
+        found.map(Finding::fault).collect()
     }
 
     /// Says whether a home or a server may be missing from every answer, or a deadline differ, because the

@@ -72,7 +72,9 @@ pub use self::session_list::{SessionList, session_list};
 pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
 pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
-pub use self::time::{NoBeginning, age, beginning, local_clock, local_date, local_minute};
+pub use self::time::{
+    NoBeginning, age, beginning, local_clock, local_date, local_hour, local_minute,
+};
 pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
 pub use self::unresolved::unresolved;
 pub use self::waited::{not_waited, wait_failure, wait_kind, wait_line, wait_remark};

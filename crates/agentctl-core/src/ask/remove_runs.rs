@@ -10,6 +10,7 @@ use crate::fleet::session_of;
 use crate::model::SCHEMA_VERSION;
 use crate::names::Subject;
 use crate::native::file;
+use crate::resolve::newest_launch;
 use crate::runs::{Run, Runs};
 
 /// Why the runs of a session were not removed.
@@ -73,7 +74,7 @@ pub enum OutputStream {
 
 impl Fleet {
     /// Removes the runs of the sessions that these texts name. A session that no source knows any more is named by
-    /// its whole id, and a run without a session by its own. All texts are checked before the first run is removed:
+    /// its whole id, and a run without a session by its own. `@last` is the newest launch, also a failed one. All texts are checked before the first run is removed:
     /// if one is refused, nothing is removed.
     pub fn remove_runs(&self, texts: &[String]) -> Result<PruneDocument, RunsNotRemoved> {
         let mut runs: Vec<Run> = Vec::new();
@@ -90,6 +91,8 @@ impl Fleet {
 
     fn removable_runs(&self, text: &str) -> Result<Vec<Run>, RunsNotRemoved> {
         let not_one = |why| RunsNotRemoved::NotOne { text: text.to_owned(), why };
+        let last = newest_launch(self, text);
+        let text = last.as_deref().unwrap_or(text);
         let subject = match self.target(text) {
             Ok(ResolvedTarget { target, .. }) => {
                 let session = self.inspect(&target).session;
@@ -117,7 +120,7 @@ impl Fleet {
     }
 
     /// Returns the runs of the session that a text names, newest first. A session that no source knows any more is
-    /// named by its whole id, and a run by its own.
+    /// named by its whole id, and a run by its own. `@last` is the newest launch, also a failed one.
     pub fn session_runs(&self, text: &str) -> Result<RunsDocument, RunsNotFound> {
         let runs = self.run_rows(&self.kept_runs(text)?);
         let bytes = runs.iter().map(|run| run.bytes).sum();
@@ -141,6 +144,8 @@ impl Fleet {
 
     /// Returns the runs of the session that a text names; at least one.
     fn kept_runs(&self, text: &str) -> Result<Vec<Run>, RunsNotFound> {
+        let last = newest_launch(self, text);
+        let text = last.as_deref().unwrap_or(text);
         let subject = match self.target(text) {
             Ok(ResolvedTarget { target, .. }) => Subject::of(&target),
             Err(NotOne::Nothing) => None,

@@ -15,7 +15,7 @@ use crate::face::{
     FuseListRow, FuseSessions, FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name,
     fuse_not_changed, local_minute, set_fuse,
 };
-use crate::failure::Outcome;
+use crate::failure::{Kind, Outcome};
 use crate::session_table;
 use crate::text::one_line;
 use crate::ui::Ui;
@@ -319,6 +319,9 @@ fn say_daemon(ui: &mut Ui, set: &FuseSet) -> Outcome {
     }
     for fault in &set.document.faults {
         ui.warn_fault(fault);
+    }
+    if set.daemon.has_failed() {
+        return Ok(ExitCode::from(Kind::Unanswered.exit_code()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -31,7 +31,7 @@ pub(super) const SEVERAL: &str = several!();
 pub(super) const SEVERAL_OR_HERE: &str =
     concat!(several!(), " [default: the only session in this directory]");
 pub(super) const SEVERAL_LIVE_OR_HERE: &str =
-    concat!(several!(), " [default: the only live session in this directory]");
+    concat!(several!(), " [default: the only live session in this directory, after confirmation]");
 pub(super) const RUNS_OF_ONE: &str =
     concat!("Only the runs of this session (", one!(), "), or the run of this id");
 pub(super) const RUNS_OF: &str =

@@ -60,6 +60,12 @@ pub fn local_clock(time: Time) -> String {
     time.0.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
+/// Returns the time of day in the local time zone, to the minute: `07:05`.
+#[must_use]
+pub fn local_hour(time: Time) -> String {
+    time.0.to_zoned(TimeZone::system()).strftime("%H:%M").to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

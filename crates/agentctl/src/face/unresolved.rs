@@ -42,7 +42,9 @@ fn no_session(fleet: &Fleet, text: &str) -> Failure {
         return failure.hint(format!("write `./{text}` for the directory"));
     }
     if text == "@last" {
-        return failure.hint("`@last` is the newest session started with `agentctl launch`");
+        return failure.hint(
+            "`@last` is the newest launch that has a session; `agentctl runs` lists all launches",
+        );
     }
     if text.chars().count() < PREFIX_CHARS {
         return failure.hint(format!("a prefix needs at least {PREFIX_CHARS} characters"));

@@ -1,13 +1,15 @@
 //! A watched list as it is shown: on a screen of its own, or printed whenever it changes.
 
+use std::ops::Range;
+
 use agentctl_core::fleet::Rows;
 use agentctl_core::host::Host;
-use agentctl_core::model::{Fault, Session, Status};
+use agentctl_core::model::{Fault, Session, Status, Time};
 use anstyle::Style;
 
 use super::super::shape::Form;
 use super::{ListArgs, Shape, drawn, empty};
-use crate::face::{ListChanges, id_or_pid, local_clock};
+use crate::face::{ListChanges, id_or_pid, local_hour};
 use crate::failure::Failure;
 use crate::session_table::SessionRow;
 use crate::text::{fit, one_line};
@@ -15,6 +17,9 @@ use crate::ui::{Canvas, Screen, Ui};
 
 /// Most lines of a screen that warnings take.
 const MAX_WARNINGS: usize = 3;
+/// How often ages that are counted in seconds are drawn again.
+const SECONDS_PACE_MS: i64 = 5_000;
+const MINUTE_MS: i64 = 60_000;
 /// The columns of the mark in front of each row.
 const MARK_WIDTH: usize = 2;
 
@@ -68,11 +73,20 @@ impl PrintedView {
 pub(super) struct ScreenView {
     screen: Screen,
     lines: Vec<String>,
+    /// When the lines were made, and when their ages and the clock are to be made again.
+    valid: Option<Range<Time>>,
 }
 
 impl ScreenView {
     pub(super) fn new(screen: Screen) -> Self {
-        Self { screen, lines: Vec::new() }
+        Self { screen, lines: Vec::new(), valid: None }
+    }
+
+    /// Says whether an age or the clock on the screen may be out of date. The list itself is not: it is made again
+    /// after every change.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        // Also if the clock was set back.
+        self.valid.as_ref().is_some_and(|valid| !valid.contains(&now))
     }
 
     /// Draws the list, with the sessions that need a person on top and as many rows as fit the height.
@@ -87,13 +101,27 @@ impl ScreenView {
         lines.extend(table(scene, canvas, room));
         lines.extend(warnings);
         lines.truncate(height);
-        // The heading has a clock: it alone is no reason to draw.
-        if self.screen.take_stale() || self.lines.get(1..) != lines.get(1..) {
+        let now = scene.host.now();
+        self.valid = Some(now..next_paint(now, scene.listing));
+        if self.screen.take_stale() || self.lines != lines {
             ui.draw_screen(&self.screen, &lines)?;
             self.lines = lines;
         }
         Ok(())
     }
+}
+
+/// Returns when ages and clock are drawn again: at the next minute, or after a few seconds if an age is counted in
+/// seconds.
+fn next_paint(now: Time, listing: &Rows) -> Time {
+    let is_young = |at: Option<Time>| {
+        at.is_some_and(|at| (0..MINUTE_MS).contains(&(now.millis() - at.millis())))
+    };
+    let counts_seconds =
+        listing.iter().any(|s| is_young(s.last_activity_at) || is_young(s.started_at));
+    let to_minute = MINUTE_MS - now.millis().rem_euclid(MINUTE_MS);
+    let wait = if counts_seconds { to_minute.min(SECONDS_PACE_MS) } else { to_minute };
+    Time::from_millis(now.millis() + wait).unwrap_or(now)
 }
 
 fn heading(scene: &Scene<'_>) -> String {
@@ -102,7 +130,7 @@ fn heading(scene: &Scene<'_>) -> String {
     let counts: Vec<String> =
         counts.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
     let counts = if counts.is_empty() { "no session".to_owned() } else { counts.join(", ") };
-    let clock = local_clock(scene.host.now());
+    let clock = local_hour(scene.host.now());
     let began = scene.changes.began_to_wait();
     let waiting: Vec<String> = began.iter().map(|s| shown_id(scene.listing, s)).collect();
     let waiting = if waiting.is_empty() {

@@ -75,7 +75,9 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watch
         match &mut view {
             View::Printed(printed) if is_renewed => printed.print(ui, &scene)?,
             // A look without new rows may have been caused by another size of the terminal.
-            View::Screen(screen) if is_renewed || is_look => screen.paint(ui, &scene)?,
+            View::Screen(screen) if is_renewed || is_look || screen.is_due(fleet.host.now()) => {
+                screen.paint(ui, &scene)?;
+            }
             View::Json | View::Printed(_) | View::Screen(_) => {}
         }
         if !matches!(view, View::Screen(_)) {

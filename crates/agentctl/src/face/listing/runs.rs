@@ -1,6 +1,7 @@
 //! The fields of `agentctl runs`.
 
 use agentctl_core::ask::{Fleet, RunRow};
+use agentctl_core::resolve::unknown_sessions;
 use anstyle::Style;
 use serde::Serialize;
 
@@ -14,6 +15,8 @@ use crate::text::with_tilde;
 pub struct RunListRow {
     /// The run.
     pub run: RunRow,
+    /// The id of its session, if `agentctl status` knows it. A launch that failed may have none.
+    session: Option<String>,
     short_session: Option<String>,
 }
 
@@ -21,10 +24,11 @@ impl RunListRow {
     /// Returns the rows of these runs. Short session ids are as long as every command needs to accept them.
     #[must_use]
     pub fn all(fleet: &Fleet, runs: Vec<RunRow>, has_short_ids: bool) -> Vec<Self> {
-        let sessions = runs.iter().map(|run| run.session.as_deref());
+        let known = known_sessions(fleet, &runs);
+        let sessions = known.iter().map(Option::as_deref);
         let shown = shown_sessions(fleet, sessions, has_short_ids);
-        let rows = runs.into_iter().zip(shown);
-        rows.map(|(run, short_session)| Self { run, short_session }).collect()
+        let row = |((run, session), short_session)| Self { run, session, short_session };
+        runs.into_iter().zip(known.clone()).zip(shown).map(row).collect()
     }
 
     /// Returns the part of the session's id that a table shows.
@@ -34,10 +38,23 @@ impl RunListRow {
     }
 }
 
+/// Returns the session of each run; `None` where no source knows it.
+fn known_sessions(fleet: &Fleet, runs: &[RunRow]) -> Vec<Option<String>> {
+    let session = |run: &RunRow| Some((run.adapter.clone()?, run.session.clone()?));
+    let sessions: Vec<Option<(String, String)>> = runs.iter().map(session).collect();
+    let named: Vec<(&str, &str)> =
+        sessions.iter().flatten().map(|(adapter, id)| (&**adapter, &**id)).collect();
+    let unknown = unknown_sessions(fleet, &named);
+    let known = |session: Option<(String, String)>| {
+        session.filter(|session| !unknown.contains(session)).map(|(_, id)| id)
+    };
+    sessions.into_iter().map(known).collect()
+}
+
 impl ListRow for RunListRow {
     const FIELDS: &'static [Field<Self>] = &[
         Field { name: "id", value: |_, row| FieldValue::Text(row.run.id.clone()) },
-        Field { name: "session", value: |_, row| FieldValue::text(row.run.session.clone()) },
+        Field { name: "session", value: |_, row| FieldValue::text(row.session.clone()) },
         Field { name: "short_session", value: |_, row| FieldValue::text(row.short_session()) },
         Field { name: "name", value: |_, row| FieldValue::text(row.run.name.clone()) },
         Field { name: "group", value: |_, row| FieldValue::text(row.run.group.clone()) },
@@ -83,11 +100,11 @@ impl ListRow for RunListRow {
     ];
 
     fn id_text(&self) -> String {
-        self.run.session.clone().unwrap_or_else(|| self.run.id.clone())
+        self.session.clone().unwrap_or_else(|| self.run.id.clone())
     }
 
     fn status_argument(&self) -> Option<String> {
-        Some(session_argument(self.run.adapter.as_deref(), self.run.session.as_deref()?))
+        Some(session_argument(self.run.adapter.as_deref(), self.session.as_deref()?))
     }
 
     const PAINTED: &'static str = "exit";
