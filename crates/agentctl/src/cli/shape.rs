@@ -14,7 +14,7 @@ use crate::ui::{Canvas, Ui};
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Output options")]
 pub(super) struct ShapeArgs {
-    /// Print only whole ids (the pid of a process without a session)
+    /// Print only whole ids: of sessions (or their pids), of fuses; directories of locks, names of adapters
     #[arg(short, long, conflicts_with_all = ["output", "format", "json"])]
     quiet: bool,
     /// Output form
@@ -55,7 +55,7 @@ enum OutputArg {
     Json,
     /// One JSON object per line
     Jsonl,
-    /// One name per line that `agentctl status` accepts
+    /// The session of each row, as `agentctl status` accepts it
     Name,
 }
 
