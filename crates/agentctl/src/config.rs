@@ -331,7 +331,9 @@ pub fn load_all() -> Result<Loaded, Failure> {
         // How long runs are to be kept is unknown: none is removed.
         defaults.keep = Duration::MAX;
     }
-    let findings = document.findings.clone();
+    let mut findings = document.findings.clone();
+    // In the order of the file; the sort keeps the order within a line.
+    findings.sort_by_key(|finding| finding.line);
     let host = Arc::new(host);
     Ok(Loaded {
         host,

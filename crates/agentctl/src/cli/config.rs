@@ -76,7 +76,8 @@ fn check(ui: &mut Ui, loaded: &Loaded, json: bool) -> Outcome {
         return Ok(ExitCode::from(Kind::Failed.exit_code()));
     }
     if !json {
-        let shown = with_tilde(&loaded.host.home, &path.to_string_lossy());
+        // The whole path, as in the errors and in `config path`.
+        let shown = path.display();
         let found = if path.exists() { "no errors" } else { "no such file: defaults are used" };
         ui.line(&format!("{shown}: {found}"))?;
         ui.flush()?;

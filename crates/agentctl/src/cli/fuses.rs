@@ -200,7 +200,7 @@ fn action(text: &str) -> Result<Action, String> {
 
 fn dollars(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
-    amount.ok_or_else(|| "write an amount above 0, like 5.00".into())
+    amount.ok_or_else(|| format!("`{text}` is not an amount above 0; write it like 5.00"))
 }
 
 pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Outcome {

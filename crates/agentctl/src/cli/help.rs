@@ -2,6 +2,7 @@
 //! asked for, so that other commands start without it.
 
 mod examples;
+mod fields;
 mod groups;
 mod reference;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use anstyle::Style;
 use clap::Command;
 
 pub(super) use self::examples::{Examples, examples_of};
+pub(super) use self::fields::fields_of;
 pub(super) use self::groups::beside;
 pub(super) use self::reference::{
     COMMON_VARIABLES, CONFIGURATION_FILE, FILES, agent_variables, exit_codes_of, variables,
@@ -52,7 +54,21 @@ fn with_sections(command: Command, path: &str) -> Command {
     let mut text = command.get_after_help().map(|own| format!("{own}\n\n")).unwrap_or_default();
     text.push_str(&exit_status(exit_codes_of(path), heading));
     text.push_str(&examples(path, heading));
-    command.after_help(text)
+    match fields(path, heading) {
+        Some(fields) => command.after_long_help(format!("{fields}{text}")).after_help(text),
+        None => command.after_help(text),
+    }
+}
+
+/// Returns the section with the fields of a listing command.
+fn fields(path: &str, heading: Style) -> Option<String> {
+    let names = fields_of(path)?.join(", ");
+    let mut text = format!("{heading}Fields of templates, and sort keys:{heading:#}\n");
+    for line in crate::text::wrap(&names, PAGE_WIDTH - 2) {
+        let _infallible = writeln!(text, "  {line}");
+    }
+    text.push('\n');
+    Some(text)
 }
 
 /// Returns the section with the examples of a command.

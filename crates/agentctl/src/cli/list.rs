@@ -33,7 +33,7 @@ pub(super) struct ListArgs {
     /// Also list ended sessions that were active in the last 7 days
     #[arg(short, long)]
     all: bool,
-    /// Also list ended sessions active since then: a span (30d), a date (2026-11-01), or `all`; implies -a
+    /// Also list ended sessions active since then: a span (30d), a date (2026-11-01), a time (16:00) or `all`; implies -a
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only sessions of this agent, by adapter name (`agentctl adapters`)
@@ -93,7 +93,7 @@ pub(super) fn adapter_name(text: &str) -> Result<String, String> {
         return Ok(adapter.name().to_owned());
     }
     let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
-    Err(format!("there is no adapter of that name; adapters: {}", known.join(", ")))
+    Err(format!("there is no adapter `{text}`; adapters: {}", known.join(", ")))
 }
 
 pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome {
@@ -177,8 +177,8 @@ pub(super) fn resolved_directory(directory: &Path) -> String {
 /// Reads the value of `--since`; `None` is all history.
 pub(super) fn since(host: &Host, text: &str) -> Result<Option<Time>, Failure> {
     beginning(host.now(), text).map_err(|NoBeginning| {
-        let message = format!("--since: `{text}` is neither a span nor a date");
-        Failure::new(Kind::Usage, message).hint("write it like 30d, 12h, 2026-11-01 or all")
+        let message = format!("--since: `{text}` is neither a span nor a date nor a time");
+        Failure::new(Kind::Usage, message).hint("write it like 30d, 12h, 2026-11-01, 16:00 or all")
     })
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, LockRequest, UnlockRequest};
+use agentctl_core::ask::{Fleet, LockOrderError, LockRequest, UnlockRequest};
 use clap::Args;
 
 use super::shape::ShapeArgs;
@@ -68,7 +68,19 @@ pub(super) fn cmd_lock(ui: &mut Ui, fleet: &Fleet, args: &LockArgs) -> Outcome {
         reason: args.reason.clone(),
         ttl_ms: args.ttl.map(Span::millis),
     };
-    let locked = fleet.lock(&request).map_err(|error| not_locked(host, error))?;
+    let locked = fleet.lock(&request).map_err(|error| {
+        let is_missing = matches!(error, LockOrderError::NoDirectory { .. });
+        let failure = not_locked(host, error);
+        let is_listing = args
+            .directory
+            .as_ref()
+            .is_some_and(|name| ["ls", "list"].iter().any(|word| name.as_os_str() == *word));
+        if is_missing && is_listing {
+            failure.hint("`agentctl locks` lists what is locked or occupied")
+        } else {
+            failure
+        }
+    })?;
     if args.json {
         ui.json(&locked)?;
         return Ok(ExitCode::SUCCESS);

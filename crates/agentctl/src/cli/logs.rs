@@ -5,8 +5,8 @@ mod printer;
 mod selection;
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::fleet::Query;
-use agentctl_core::model::{Fault, Target, Time};
+use agentctl_core::model::{Fault, Target};
+use agentctl_core::names::Names;
 use agentctl_core::transcript::{Page, Selection, Transcript};
 use clap::Args;
 
@@ -32,7 +32,7 @@ pub(super) struct LogsArgs {
     /// Show the last N turns, each from its prompt on [default: 1 on a terminal]
     #[arg(long, value_name = "N", conflicts_with = "count")]
     turns: Option<usize>,
-    /// Only messages since then: a span (30m), a date (2026-11-01) or a time
+    /// Only messages since then: a span (30m), a date (2026-11-01) or a time (16:00)
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only messages of this role (repeatable, or separated by commas)
@@ -109,17 +109,9 @@ fn targets(fleet: &Fleet, args: &LogsArgs) -> Result<(Vec<Target>, Vec<Fault>), 
         faults.extend(hidden);
     }
     if let Some(group) = &args.group {
-        let since = super::list::since(&fleet.host, super::list::USUAL_HISTORY)?;
-        let since_ms = since.map(Time::millis);
-        let group = Some(group.clone());
-        let listing = fleet.list(&Query { all: true, since_ms, group, ..Query::default() });
-        listing.sessions.iter().for_each(|session| add(session.target()));
-        faults.extend(listing.faults);
-    }
-    if targets.is_empty() {
-        let group = args.group.as_deref().unwrap_or_default();
-        let why = format!("no session is in the group `{group}`");
-        return Err(Failure::new(Kind::NotFound, why).hint("see `agentctl list -a`"));
+        let (members, hidden) = super::group_members(fleet, group)?;
+        members.into_iter().for_each(add);
+        faults.extend(hidden);
     }
     Ok((targets, faults))
 }
@@ -131,7 +123,7 @@ fn open(
     targets: &[Target],
     (form, full): (Form, bool),
 ) -> Result<Vec<Source>, Failure> {
-    let labels = session_labels(targets);
+    let labels = session_labels(&Names::of(&fleet.host), targets);
     let mut sources = Vec::new();
     for (target, label) in targets.iter().zip(labels) {
         let transcript = match fleet.transcript(target) {

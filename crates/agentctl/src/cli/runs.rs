@@ -260,10 +260,11 @@ fn remove(ui: &mut Ui, fleet: &Fleet, ids: &[String], json: bool) -> Outcome {
 fn not_removed(fleet: &Fleet, why: RunsNotRemoved) -> Failure {
     match why {
         RunsNotRemoved::NotOne { text, why } => unresolved(fleet, &text, why),
-        RunsNotRemoved::Live { session } => {
-            Failure::new(Kind::Refused, format!("`{session}` is live: its run is in use"))
-                .hint(format!("`agentctl stop {session}` ends it"))
-        }
+        RunsNotRemoved::Live { session } => Failure::new(
+            Kind::Refused,
+            format!("`{session}` is live, and nothing of a live session is removed"),
+        )
+        .hint(format!("`agentctl stop {session}` ends it")),
         RunsNotRemoved::NoRun { session } => no_run(&session),
         RunsNotRemoved::Running { run } => {
             Failure::new(Kind::Refused, format!("run {run} has not ended"))

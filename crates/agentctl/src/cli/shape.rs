@@ -15,7 +15,7 @@ use crate::ui::{Canvas, Ui};
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Output options")]
 pub(super) struct ShapeArgs {
-    /// Print only whole ids (the pid of a process without a session)
+    /// Print only whole ids: of sessions (or their pids), of fuses; directories of locks, names of adapters
     #[arg(short, long, conflicts_with_all = ["output", "format", "json"])]
     quiet: bool,
     /// Output form
@@ -24,8 +24,8 @@ pub(super) struct ShapeArgs {
     /// Print each row with a template: '{id} {status}' or 'table {id}\t{status}'
     ///
     /// `{field}` is a value, `{field:10}` the value padded to 10 columns, `\t` a tab, `\n` a newline, `{{` a
-    /// brace. `table` in front aligns the columns that tabs separate and adds a heading. The error for an
-    /// unknown field lists the fields; so does docs/FORMAT.md.
+    /// brace. `table` in front aligns the columns that tabs separate and adds a heading. `json` is the same as
+    /// -o json.
     #[arg(long, value_name = "TEMPLATE", conflicts_with = "json")]
     format: Option<String>,
     /// Sort by a field; `--sort=-KEY` sorts in descending order
@@ -56,7 +56,7 @@ enum OutputArg {
     Json,
     /// One JSON object per line
     Jsonl,
-    /// One name per line that `agentctl status` accepts
+    /// The session of each row, as `agentctl status` accepts it
     Name,
 }
 
@@ -90,14 +90,12 @@ impl ShapeArgs {
     }
 
     fn form<R: ListRow>(&self) -> Result<Form<R>, Failure> {
-        if let Some(text) = &self.format {
-            return Template::parse(text).map(Form::Template).map_err(|error| match error {
-                TemplateError::Field(unknown) => unknown_field("--format", "field", &unknown),
-                TemplateError::Syntax(why) => {
-                    let failure = Failure::new(Kind::Usage, format!("--format: {why}"));
-                    failure.hint("write fields like {id}, and {{ for a brace")
-                }
-            });
+        match self.format.as_deref() {
+            None => {}
+            // Docker's names of two forms.
+            Some("json") => return Ok(Form::Json),
+            Some("table") => return Ok(Form::Table),
+            Some(text) => return template(text).map(Form::Template),
         }
         match self.output {
             Some(OutputArg::Json) => Ok(Form::Json),
@@ -114,6 +112,17 @@ impl ShapeArgs {
             None => Ok(Form::Table),
         }
     }
+}
+
+/// Reads the template of `--format`.
+pub(super) fn template<R: ListRow>(text: &str) -> Result<Template<R>, Failure> {
+    Template::parse(text).map_err(|error| match error {
+        TemplateError::Field(unknown) => unknown_field("--format", "field", &unknown),
+        TemplateError::Syntax(why) => {
+            let failure = Failure::new(Kind::Usage, format!("--format: {why}"));
+            failure.hint("write fields like {id}, and {{ for a brace")
+        }
+    })
 }
 
 fn unknown_field(flag: &str, what: &str, unknown: &UnknownField) -> Failure {
@@ -226,6 +235,8 @@ pub(super) fn wants_json(args: &[std::ffi::OsString]) -> bool {
     args.iter().enumerate().any(|(at, arg)| match *arg {
         "--json" => true,
         "-o" | "--output" => args.get(at + 1).is_some_and(|form| is_json(form)),
+        "--format" => args.get(at + 1) == Some(&"json"),
+        "--format=json" => true,
         other => {
             let form = other.strip_prefix("--output=").or_else(|| other.strip_prefix("-o"));
             form.is_some_and(is_json)

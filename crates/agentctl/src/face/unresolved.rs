@@ -31,6 +31,10 @@ fn no_session(fleet: &Fleet, text: &str) -> Failure {
         return Failure::new(Kind::NotFound, "there is no session in this directory")
             .hint("name a session: `agentctl list --all` shows them");
     }
+    if text.trim().is_empty() {
+        return Failure::new(Kind::NotFound, "the id is empty, so it names no session")
+            .hint("name a session, or leave the id out for the only session of this directory");
+    }
     let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));
     if text.starts_with(['.', '~']) || text.contains('/') {
         return failure.hint(

@@ -214,7 +214,7 @@ fn an_unknown_option_is_answered_with_a_near_one_or_with_the_help_page() {
             assert!(!output.stderr.contains("-- --"), "{}", output.stderr);
         }
         // A missing value names the page of the command that misses it.
-        let json = home.run(&["stop", "--json", "--status", "sleeping"]).json();
+        let json = home.run(&["stop", "--json", "--group"]).json();
         assert_eq!(json["error"]["hint"], "see `agentctl stop --help`");
     });
 }

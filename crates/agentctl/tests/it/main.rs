@@ -94,6 +94,7 @@ mod terminal;
 mod tidy;
 mod time_zone;
 mod typed;
+mod usage_errors;
 mod virtual_screen;
 mod wait;
 mod wait_codex;

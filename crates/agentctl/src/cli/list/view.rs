@@ -12,7 +12,7 @@ use super::{ListArgs, Shape, drawn, empty};
 use crate::face::{ListChanges, id_or_pid, local_hour};
 use crate::failure::Failure;
 use crate::session_table::SessionRow;
-use crate::text::{fit, one_line};
+use crate::text::{columns, fit, one_line};
 use crate::ui::{Canvas, Screen, Ui};
 
 /// Most lines of a screen that warnings take.
@@ -95,7 +95,7 @@ impl ScreenView {
         let height = self.screen.height();
         let canvas = ui.canvas();
         let width = canvas.width.unwrap_or(80);
-        let mut lines = vec![fit(&heading(scene), width)];
+        let mut lines = vec![heading(scene, width)];
         let warnings = warnings(&scene.listing.faults, width);
         let room = height.saturating_sub(lines.len() + warnings.len()).max(1);
         lines.extend(table(scene, canvas, room));
@@ -124,7 +124,9 @@ fn next_paint(now: Time, listing: &Rows) -> Time {
     Time::from_millis(now.millis() + wait).unwrap_or(now)
 }
 
-fn heading(scene: &Scene<'_>) -> String {
+/// Returns the first line: it ends in the key that leaves, so the text before it is cut if it is too long.
+fn heading(scene: &Scene<'_>, width: usize) -> String {
+    const QUITS: &str = " · q quits";
     let count = |status: Status| scene.listing.iter().filter(|s| s.status == status).count();
     let counts = Status::ALL.iter().map(|status| (count(*status), status.word()));
     let counts: Vec<String> =
@@ -132,17 +134,21 @@ fn heading(scene: &Scene<'_>) -> String {
     let counts = if counts.is_empty() { "no session".to_owned() } else { counts.join(", ") };
     let clock = local_hour(scene.host.now());
     let began = scene.changes.began_to_wait();
-    let waiting: Vec<String> = began.iter().map(|s| shown_id(scene.listing, s)).collect();
+    let waiting: Vec<String> = began.iter().map(|s| shown_name(scene.listing, s)).collect();
     let waiting = if waiting.is_empty() {
         String::new()
     } else {
         format!("now waiting: {} · ", waiting.join(", "))
     };
-    one_line(&format!("{clock} · {waiting}{counts} · q quits"))
+    let text = one_line(&format!("{clock} · {waiting}{counts}"));
+    fit(&format!("{}{QUITS}", fit(&text, width.saturating_sub(columns(QUITS)))), width)
 }
 
-/// Returns the part of a session's id that the table shows, or its pid.
-fn shown_id(listing: &Rows, session: &Session) -> String {
+/// Returns the name of a session, else the part of its id that the table shows, or its pid.
+fn shown_name(listing: &Rows, session: &Session) -> String {
+    if let Some(name) = &session.name {
+        return name.clone();
+    }
     let id = session.id.as_deref();
     let at = id.and_then(|id| (0..listing.len()).find(|at| listing.id(*at) == Some(id)));
     id_or_pid(at.and_then(|at| listing.short_id(at)).or(id), session.pid)

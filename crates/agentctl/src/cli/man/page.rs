@@ -9,7 +9,7 @@ use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::super::help::{
     COMMON_VARIABLES, Examples, FILES, agent_variables, beside, examples_of, exit_codes_of,
-    variables,
+    fields_of, variables,
 };
 use super::{page_name, shown};
 use crate::failure::{EXIT_CODES, Kind};
@@ -33,6 +33,11 @@ pub(super) fn page(root: &Command, command: &Command) -> io::Result<Vec<u8>> {
     man.render_options_section(&mut text)?;
     if shown(command).next().is_some() {
         commands(command).to_writer(&mut text)?;
+    }
+    if let Some(fields) = fields_of(&path) {
+        let mut roff = section("FIELDS");
+        roff.text([roman(format!("Of templates, and sort keys: {}.", fields.join(", ")))]);
+        roff.to_writer(&mut text)?;
     }
     if let Some(more) = command.get_after_help() {
         notes(&more.to_string()).to_writer(&mut text)?;

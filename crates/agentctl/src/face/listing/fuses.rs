@@ -87,6 +87,7 @@ impl ListRow for FuseListRow {
         Field { name: "state", value: |_, row| FieldValue::text(Some(row.fuse.state.word())) },
         Field { name: "expires", value: |c, row| FieldValue::text(expires(c, &row.fuse)) },
         Field { name: "due_at", value: |_, row| FieldValue::moment(row.fuse.due_at) },
+        Field { name: "set", value: |_, row| FieldValue::Age(row.fuse.set_at) },
         Field { name: "set_at", value: |_, row| FieldValue::Moment(row.fuse.set_at) },
         Field { name: "when", value: |_, row| FieldValue::Text(fuse_conditions(&row.fuse)) },
         Field { name: "target", value: target },
@@ -112,8 +113,7 @@ impl ListRow for FuseListRow {
     const WIDE_COLUMNS: &'static [Column] = &[
         Column::new("ID", "id"),
         Column::new("EXPIRES", "expires"),
-        Column::new("STATE", "state").dropped(5),
-        Column::new("SET AT", "set_at").dropped(6),
+        Column::new("SET", "set").dropped(5),
         Column::new("WHEN", "when").cut(Cut::Right).dropped(2),
         Column::new("TARGET", "target").cut(Cut::Path),
         Column::new("SESSION", "session_state").dropped(1).optional(),
