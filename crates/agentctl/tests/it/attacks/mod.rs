@@ -9,6 +9,7 @@ mod forged_records;
 mod gateways;
 mod hooks;
 mod listeners;
+mod names;
 mod paths;
 mod processes;
 mod stopping;
