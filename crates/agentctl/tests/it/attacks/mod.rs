@@ -12,6 +12,7 @@ mod listeners;
 mod names;
 mod paths;
 mod processes;
+mod programs;
 mod stopping;
 mod tables;
 mod words;
