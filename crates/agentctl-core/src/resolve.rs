@@ -1,9 +1,11 @@
-//! Finds the session that the user typed: by exact id, name, pid, path, `@last` or prefix.
+//! Finds the session that the user typed: by `@last`, the user's own name for it, exact id, pid, path, prefix or the
+//! agent's name for it.
 //!
-//! The forms are tried in the order of the contract, and the first one with a match decides. A live session
-//! wins over ended ones, and of several ended ones that a name or a directory fits, the newest is meant.
-//! Names that only transcripts hold are searched last, because that reads all history. A text without a
-//! match that holds an `@` is tried as a form and a home: `ID@HOME`.
+//! The first form with a match decides. A live session wins over ended ones, and of several ended ones that a name or a
+//! directory fits, the newest is meant. Names that agents gave are tried after everything that a user can mean without
+//! them, and only if they keep to the rules for names: an agent must not redirect an order by calling itself like
+//! another session's id, pid or directory. Names that only transcripts hold are searched last, because that reads all
+//! history. A text without a match that holds an `@` is tried as a form and a home: `ID@HOME`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use crate::adapters::Found;
 use crate::fleet::{self, Fleet, Launches, Query, each_adapter, list};
 use crate::model::{Fault, Locator, Session, Target};
-use crate::names::Names;
+use crate::names::{Names, can_be_typed};
 use crate::native::file;
 use crate::runs::{Run, Runs};
 
@@ -129,6 +131,10 @@ impl Search<'_> {
         if text == HERE {
             return self.only_here();
         }
+        let named = self.by_own_name(text);
+        if !named.is_empty() {
+            return named;
+        }
         // Try the path where the agent would store a complete id first: it answers most questions.
         let id = text.to_owned();
         let expected = self.ask(move |store| Found {
@@ -152,10 +158,6 @@ impl Search<'_> {
         if !exact.is_empty() {
             return exact;
         }
-        let named = self.by_name(&live, text);
-        if !named.is_empty() {
-            return named;
-        }
         if let Ok(pid) = text.parse::<u32>() {
             let mut by_pid = pick(&live, |s| s.processes.iter().any(|p| p.id.pid == pid));
             for target in &mut by_pid {
@@ -172,22 +174,24 @@ impl Search<'_> {
         if !fitting.is_empty() {
             return fitting;
         }
+        if !can_be_typed(text) {
+            return Vec::new();
+        }
+        let named = self.by_agents_name(&live, text);
+        if !named.is_empty() {
+            return named;
+        }
         let query = Query { all: true, ..self.query() };
         let all = list(self.fleet, &query);
         self.faults.extend(all.faults);
         newest(all.sessions.iter().filter(|s| s.name.as_deref() == Some(text)))
     }
 
-    /// Finds the live sessions of this name, else the newest ended one, as far as our own files and the
-    /// agents' indexes tell names.
-    fn by_name(&mut self, live: &[Session], name: &str) -> Vec<Target> {
-        let named = pick(live, |s| s.name.as_deref() == Some(name));
-        if !named.is_empty() {
-            return named;
-        }
+    /// Finds the live sessions that the user gave this name, else the newest ended one.
+    fn by_own_name(&mut self, name: &str) -> Vec<Target> {
         let names = Names::of(&self.fleet.host);
         self.faults.extend(names.fault().cloned());
-        let mut targets = self.by_index(name);
+        let mut targets = Vec::new();
         for subject in names.named(name) {
             let asked = self.only.is_none_or(|only| only == subject.adapter);
             let adapter = self.fleet.adapter(&subject.adapter).filter(|_| asked);
@@ -198,16 +202,38 @@ impl Search<'_> {
                 pid: None,
             }));
         }
-        targets.extend(self.launched_as(name));
-        if targets.is_empty() {
-            return targets;
+        self.still_named(&targets, name)
+    }
+
+    /// Finds the sessions that a launch gave this name, else those whose agent did: the live ones, else the newest
+    /// ended one, as far as the agents' indexes tell names.
+    fn by_agents_name(&mut self, live: &[Session], name: &str) -> Vec<Target> {
+        let launched = self.launched_as(name);
+        let launched = self.still_named(&launched, name);
+        if !launched.is_empty() {
+            return launched;
         }
-        // The person's word may have changed since, or the session may be gone.
-        let seen = fleet::inspect_watched(self.fleet, &targets, self.fleet.host.deadlines.all);
+        let named = pick(live, |s| s.name.as_deref() == Some(name));
+        if !named.is_empty() {
+            return named;
+        }
+        let indexed = self.by_index(name);
+        self.still_named(&indexed, name)
+    }
+
+    /// Looks at sessions that a file says have this name: a newer word of the user may be another one, or the session
+    /// may be gone. Returns the live ones of this name, else the newest ended one.
+    fn still_named(&mut self, targets: &[Target], name: &str) -> Vec<Target> {
+        if targets.is_empty() {
+            return Vec::new();
+        }
+        let seen = fleet::inspect_watched(self.fleet, targets, self.fleet.host.deadlines.all);
         self.faults.extend(seen.faults);
         let mut sessions: Vec<Session> = seen.seen.into_iter().filter_map(|o| o.session).collect();
         let _told = fleet::add_launches(self.fleet, &mut sessions);
-        newest(sessions.iter().filter(|s| s.name.as_deref() == Some(name)))
+        sessions.retain(|s| s.name.as_deref() == Some(name));
+        let live = pick(&sessions, |s| s.status.is_live());
+        if live.is_empty() { newest(sessions.iter()) } else { live }
     }
 
     /// Finds the sessions that a launch gave this name.

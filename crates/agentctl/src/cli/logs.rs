@@ -85,7 +85,8 @@ pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
     }
     // The watch is set before the first read, so that no message in between is missed.
     let watch = args.follow.then(|| follow::watch(&sources));
-    show(ui, args, &mut sources, &selection)?;
+    let long = show(ui, args, &mut sources, &selection)?;
+    ui.paged(&fleet.host, &long)?;
     let Some(watch) = watch else { return Ok(super::answered(ui, &faults)) };
     for fault in &faults {
         ui.warn_fault(fault);
@@ -142,13 +143,13 @@ fn open(
     Ok(sources)
 }
 
-/// Shows the part of the conversations that is there already.
+/// Shows the part of the conversations that is there already. Returns the lines that may go to a pager.
 fn show(
     ui: &mut Ui,
     args: &LogsArgs,
     sources: &mut [Source],
     selection: &Selection,
-) -> Result<(), Failure> {
+) -> Result<Vec<String>, Failure> {
     if args.raw {
         for source in sources {
             let count = args.count.map_or(selection::DEFAULT_COUNT, |Count(count)| count);
@@ -156,7 +157,7 @@ fn show(
                 source.transcript.last_raw(count).map_err(|error| unread_conversation(&error))?;
             printer::raw_lines(ui, &lines)?;
         }
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut pages = Vec::new();
     for source in sources.iter_mut() {
@@ -177,9 +178,10 @@ fn show(
         for line in &lines {
             ui.line(line)?;
         }
-        return Ok(ui.flush()?);
+        ui.flush()?;
+        return Ok(Vec::new());
     }
-    Ok(ui.paged(&lines)?)
+    Ok(lines)
 }
 
 fn note_emptiness(ui: &mut Ui, args: &LogsArgs, pages: &[Page]) {

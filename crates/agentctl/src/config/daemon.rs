@@ -55,16 +55,6 @@ pub(super) struct NotifyTable {
     terminal: Option<bool>,
 }
 
-impl NotifyTable {
-    pub(super) fn names_a_command(&self) -> bool {
-        self.command.is_some()
-    }
-
-    pub(super) fn drop_command(&mut self) {
-        self.command = None;
-    }
-}
-
 /// `[metrics]`. Its presence enables metrics.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
