@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, MAX_COMMAND_BYTES};
-use agentctl_core::fuses::{Action, Conditions};
+use agentctl_core::ask::{
+    ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, FusesDocument, MAX_COMMAND_BYTES,
+};
+use agentctl_core::fuses::{Action, Conditions, Fuse};
 use agentctl_core::host::Host;
 use clap::{Args, Subcommand};
 
 use super::ids;
-use super::shape::ShapeArgs;
+use super::listed::Listed;
+use super::shape::{Shape, ShapeArgs};
+use super::watch::watch;
 use crate::config::{Loaded, Span};
 use crate::face::{
     FuseListRow, FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name,
@@ -238,27 +242,30 @@ fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
 }
 
 pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
-    let (host, shape) = (&fleet.host, args.shape.shape::<FuseListRow>()?);
-    let mut report = fleet.fuses();
-    let is_empty = report.fuses.is_empty();
-    let mut rows =
-        FuseListRow::all(fleet, std::mem::take(&mut report.fuses), shape.shows_short_ids());
-    shape.arrange(host, &mut rows);
-    report.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
-    if is_empty && !shape.is_for_programs() {
-        let whole = report.faults.is_empty();
-        ui.note(if whole { "no fuse is set" } else { "no fuse could be shown" });
-    } else {
-        shape.print(ui, host, &rows, &report)?;
+    let shape = args.shape.shape::<FuseListRow>()?;
+    if shape.is_watched {
+        return watch(ui, fleet, &shape, || Ok(listed(fleet, &shape)));
     }
+    let listed = listed(fleet, &shape);
+    listed.print(ui, &fleet.host, &shape)?;
     if !shape.is_for_programs() {
-        for fuse in &report.fuses {
-            if let Some(note) = &fuse.note {
-                ui.warn(&format!("{}: {note}", fuse_name(host, fuse)));
-            }
-        }
+        listed.remarks.iter().for_each(|remark| ui.warn(remark));
     }
-    Ok(super::answered(ui, &report.faults))
+    Ok(super::answered(ui, &listed.faults))
+}
+
+fn listed(fleet: &Fleet, shape: &Shape<FuseListRow>) -> Listed<FuseListRow, FusesDocument> {
+    let host = &fleet.host;
+    let mut document = fleet.fuses();
+    let (fuses, faults) = (std::mem::take(&mut document.fuses), document.faults.clone());
+    let mut rows = FuseListRow::all(fleet, fuses, shape.shows_short_ids());
+    shape.arrange(host, &mut rows);
+    document.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
+    let remark =
+        |fuse: &Fuse| fuse.note.as_ref().map(|note| format!("{}: {note}", fuse_name(host, fuse)));
+    let remarks = document.fuses.iter().filter_map(remark).collect();
+    let empty = if faults.is_empty() { "no fuse is set" } else { "no fuse could be shown" };
+    Listed { title: "fuses", rows, document, faults, remarks, empty }
 }
 
 /// Describes the changed fuse.

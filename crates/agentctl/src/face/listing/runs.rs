@@ -96,6 +96,10 @@ impl ListRow for RunListRow {
         self.run.session.clone().unwrap_or_else(|| self.run.id.clone())
     }
 
+    fn key(&self) -> String {
+        self.run.id.clone()
+    }
+
     fn status_argument(&self) -> Option<String> {
         Some(session_argument(self.run.adapter.as_deref(), self.run.session.as_deref()?))
     }
