@@ -97,6 +97,7 @@ mod typed;
 mod virtual_screen;
 mod wait;
 mod wait_codex;
+mod watched_lists;
 mod webhooks;
 mod webhooks_daemon;
 mod webhooks_where;
