@@ -23,7 +23,9 @@ mod list_stream;
 mod listing;
 mod notification;
 mod output_line;
+mod paced_feed;
 mod refused_word;
+mod row_changes;
 mod sentences;
 mod session_facts;
 mod session_list;
@@ -62,7 +64,9 @@ pub use self::listing::{
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};
+pub use self::paced_feed::{NextStep, PacedFeed};
 pub use self::refused_word::{not_named, refused_word};
+pub use self::row_changes::RowChanges;
 pub use self::sentences::{
     exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,

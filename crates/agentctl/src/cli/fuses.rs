@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, MAX_COMMAND_BYTES};
-use agentctl_core::fuses::{Action, Conditions};
+use agentctl_core::ask::{
+    ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, FusesDocument, MAX_COMMAND_BYTES,
+};
+use agentctl_core::fuses::{Action, Conditions, Fuse};
 use agentctl_core::host::Host;
 use clap::{Args, Subcommand};
 
 use super::ids;
-use super::shape::ShapeArgs;
+use super::listed::Listed;
+use super::shape::{Shape, ShapeArgs};
+use super::watch::watch;
 use crate::config::{Loaded, Span};
 use crate::face::{
     FuseListRow, FuseSessions, FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name,
@@ -267,34 +271,45 @@ fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
 
 pub(super) fn cmd_fuses(ui: &mut Ui, loaded: &Loaded, args: &FusesArgs) -> Outcome {
     let (fleet, shape) = (&loaded.fleet(), args.shape.shape::<FuseListRow>()?);
+    if shape.is_watched {
+        return watch(ui, fleet, &shape, || Ok(listed(loaded, fleet, &shape)));
+    }
+    let listed = listed(fleet, &shape);
+    listed.print(ui, &fleet.host, &shape)?;
+    if !shape.is_for_programs() {
+        listed.remarks.iter().for_each(|remark| ui.warn(remark));
+    }
+    let is_looked = looks_for_sessions(&shape, &listed.document);
+    let outcome = Ok(super::answered(ui, &listed.faults));
+    if is_looked { super::with_missing_sources(loaded, outcome) } else { outcome }
+}
+
+/// Says whether the form shows the states of sessions: only then are sessions looked for.
+fn looks_for_sessions(shape: &Shape<FuseListRow>, document: &FusesDocument) -> bool {
+    shape.uses("session_state") && document.fuses.iter().any(|fuse| fuse.session.is_some())
+}
+
+fn listed(
+    loaded: &Loaded,
+    fleet: &Fleet,
+    shape: &Shape<FuseListRow>,
+) -> Listed<FuseListRow, FusesDocument> {
     let host = &fleet.host;
-    let mut report = fleet.fuses();
-    let is_empty = report.fuses.is_empty();
-    // Only the form that shows their states needs a look for sessions.
-    let is_looked = shape.uses("session_state") && report.fuses.iter().any(|f| f.session.is_some());
+    let mut document = fleet.fuses();
+    let is_looked = looks_for_sessions(shape, &document);
     let sessions = is_looked.then(|| FuseSessions::look(fleet, !loaded.sources_may_be_missing()));
     if let Some(sessions) = &sessions {
-        report.faults.extend(sessions.faults.iter().cloned());
+        document.faults.extend(sessions.faults.iter().cloned());
     }
-    let fuses = std::mem::take(&mut report.fuses);
+    let (fuses, faults) = (std::mem::take(&mut document.fuses), document.faults.clone());
     let mut rows = FuseListRow::all(fleet, fuses, sessions.as_ref(), shape.shows_short_ids());
     shape.arrange(host, &mut rows);
-    report.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
-    if is_empty && !shape.is_for_programs() {
-        let whole = report.faults.is_empty();
-        ui.note(if whole { "no fuse is set" } else { "no fuse could be shown" });
-    } else {
-        shape.print(ui, host, &rows, &report)?;
-    }
-    if !shape.is_for_programs() {
-        for fuse in &report.fuses {
-            if let Some(note) = &fuse.note {
-                ui.warn(&format!("{}: {note}", fuse_name(host, fuse)));
-            }
-        }
-    }
-    let outcome = Ok(super::answered(ui, &report.faults));
-    if is_looked { super::with_missing_sources(loaded, outcome) } else { outcome }
+    document.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
+    let remark =
+        |fuse: &Fuse| fuse.note.as_ref().map(|note| format!("{}: {note}", fuse_name(host, fuse)));
+    let remarks = document.fuses.iter().filter_map(remark).collect();
+    let empty = if faults.is_empty() { "no fuse is set" } else { "no fuse could be shown" };
+    Listed { title: "fuses", rows, document, faults, remarks, empty }
 }
 
 /// Describes the changed fuse.

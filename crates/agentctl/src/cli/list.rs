@@ -51,12 +51,6 @@ pub(super) struct ListArgs {
     /// Show subagents under their parent
     #[arg(long)]
     tree: bool,
-    /// Redraw the list when something changes, until `q` or Ctrl-C
-    ///
-    /// On a terminal the list has a screen of its own. Off a terminal a new list is printed when more than an
-    /// age has changed.
-    #[arg(short, long)]
-    watch: bool,
     /// With --watch, on a terminal: ring the bell and send a notification (OSC 9 or 777) when a session starts
     /// to wait for you
     #[arg(long, requires = "watch")]
@@ -101,7 +95,7 @@ pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome
     let shape = args.shape.shape::<SessionRow>()?;
     let query = query(host, args, &shape)?;
     let settings_faults = loaded.source_faults();
-    if args.watch {
+    if shape.is_watched {
         return watch::watch(ui, fleet, args, &Watched { query, shape, settings_faults });
     }
     let SessionList { mut rows, warning } = session_list(fleet, &query);

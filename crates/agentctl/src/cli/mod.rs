@@ -14,6 +14,7 @@ mod help;
 mod ids;
 mod launch;
 mod list;
+mod listed;
 mod locks;
 mod logs;
 mod man;
@@ -29,6 +30,7 @@ mod stream_end;
 mod usage;
 mod version;
 mod wait;
+mod watch;
 mod why;
 
 use std::collections::BTreeSet;

@@ -9,7 +9,9 @@ use agentctl_core::ask::{
 use clap::Args;
 
 use super::ids;
-use super::shape::ShapeArgs;
+use super::listed::Listed;
+use super::shape::{Shape, ShapeArgs};
+use super::watch::watch;
 use crate::config::{Defaults, Span};
 use crate::face::{ListRow, RowContext, RunListRow, columns_table, not_pruned, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
@@ -28,10 +30,10 @@ pub(super) struct RunsArgs {
     #[arg(value_name = "ID", help = ids::RUNS_OF_ONE)]
     id: Option<String>,
     /// Print what the agent of the newest of these runs wrote to stdout
-    #[arg(long, requires = "id", conflicts_with = "stderr")]
+    #[arg(long, requires = "id", conflicts_with_all = ["stderr", "watch"])]
     stdout: bool,
     /// Print what the agent of the newest of these runs wrote to stderr
-    #[arg(long, requires = "id")]
+    #[arg(long, requires = "id", conflicts_with = "watch")]
     stderr: bool,
     #[command(flatten)]
     shape: ShapeArgs,
@@ -88,30 +90,58 @@ pub(super) fn cmd_runs(
     defaults: &Defaults,
     args: &RunsArgs,
 ) -> Outcome {
-    let (host, shape) = (&fleet.host, args.shape.shape::<RunListRow>()?);
+    let shape = args.shape.shape::<RunListRow>()?;
     if let (Some(id), Some(stream)) = (&args.id, args.stream()) {
         return print_output(ui, fleet, id, stream);
     }
-    let mut document = match &args.id {
-        Some(id) => fleet.session_runs(id).map_err(|why| runs_not_found(fleet, id, why))?,
-        None => fleet.runs(defaults.keep)?,
-    };
-    let count = document.runs.len();
-    let mut rows =
-        RunListRow::all(fleet, std::mem::take(&mut document.runs), shape.shows_short_ids());
-    shape.arrange(host, &mut rows);
-    document.runs = rows.iter().map(|row| row.run.clone()).collect();
-    if count == 0 && !shape.is_for_programs() {
-        ui.note("no runs: nothing was launched with `agentctl launch` recently");
-        return Ok(ExitCode::SUCCESS);
+    let document = document(fleet, defaults, args.id.as_deref())?;
+    if shape.is_watched {
+        return watch(ui, fleet, &shape, || {
+            let now = match self::document(fleet, defaults, args.id.as_deref()) {
+                // The session had runs at first; they were removed.
+                Err(failure) if failure.is_not_found() => RunsDocument {
+                    schema_version: document.schema_version,
+                    runs: Vec::new(),
+                    bytes: 0,
+                },
+                now => now?,
+            };
+            Ok(listed(fleet, &shape, now))
+        });
     }
-    shape.print(ui, host, &rows, &document)?;
-    if !shape.is_for_programs() {
-        print_hook_failures(ui, &rows)?;
+    let count = document.runs.len();
+    let listed = listed(fleet, &shape, document);
+    listed.print(ui, &fleet.host, &shape)?;
+    if !listed.is_empty(&shape) && !shape.is_for_programs() {
+        for remark in &listed.remarks {
+            ui.line(remark)?;
+        }
+        ui.flush()?;
         let runs = if count == 1 { "run" } else { "runs" };
-        ui.note(&format!("{count} {runs}, {}", byte_size(document.bytes)));
+        ui.note(&format!("{count} {runs}, {}", byte_size(listed.document.bytes)));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn document(fleet: &Fleet, defaults: &Defaults, id: Option<&str>) -> Result<RunsDocument, Failure> {
+    match id {
+        Some(id) => fleet.session_runs(id).map_err(|why| runs_not_found(fleet, id, why)),
+        None => Ok(fleet.runs(defaults.keep)?),
+    }
+}
+
+fn listed(
+    fleet: &Fleet,
+    shape: &Shape<RunListRow>,
+    mut document: RunsDocument,
+) -> Listed<RunListRow, RunsDocument> {
+    let runs = std::mem::take(&mut document.runs);
+    let mut rows = RunListRow::all(fleet, runs, shape.shows_short_ids());
+    shape.arrange(&fleet.host, &mut rows);
+    document.runs = rows.iter().map(|row| row.run.clone()).collect();
+    let empty = "no runs: nothing was launched with `agentctl launch` recently";
+    let (faults, remarks) = (Vec::new(), hook_failures(&rows));
+    Listed { title: "runs", rows, document, faults, remarks, empty }
 }
 
 /// Prints the output of the newest run: unchanged if it is piped, with control characters neutralised on a terminal.
@@ -156,19 +186,19 @@ fn table(ui: &mut Ui, fleet: &Fleet, runs: &[RunRow]) -> std::io::Result<()> {
     let rows = RunListRow::all(fleet, runs.to_vec(), true);
     let table = columns_table(&context, RunListRow::COLUMNS, rows.iter());
     ui.drawn(&table.draw(ui.canvas(), true))?;
-    print_hook_failures(ui, &rows)
-}
-
-/// Prints the failures of the hooks of these runs, below their table.
-fn print_hook_failures(ui: &mut Ui, rows: &[RunListRow]) -> std::io::Result<()> {
-    for row in rows {
-        let name = row.short_session().unwrap_or("-");
-        let run = &row.run;
-        for failure in &run.hook_failures {
-            ui.line(&format!("{name}: {}", one_line(failure)))?;
-        }
+    for failure in hook_failures(&rows) {
+        ui.line(&failure)?;
     }
     ui.flush()
+}
+
+/// Returns the failures of the hooks of these runs, each behind its session.
+fn hook_failures(rows: &[RunListRow]) -> Vec<String> {
+    let failures = rows.iter().flat_map(|row| {
+        let name = row.short_session().unwrap_or("-");
+        row.run.hook_failures.iter().map(move |why| format!("{name}: {}", one_line(why)))
+    });
+    failures.collect()
 }
 
 pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {

@@ -46,6 +46,12 @@ pub(super) struct ShapeArgs {
     /// Print one JSON document (same as -o json)
     #[arg(long)]
     json: bool,
+    /// Redraw the list when something changes, until `q` or Ctrl-C
+    ///
+    /// On a terminal the list has a screen of its own. Off a terminal a new list is printed when more than an
+    /// age has changed. With --json one document is printed on a line.
+    #[arg(short, long)]
+    watch: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -77,6 +83,8 @@ pub(super) struct Shape<R: 'static> {
     pub(super) arrangement: Arrangement<R>,
     pub(super) has_headers: bool,
     pub(super) is_whole: bool,
+    /// The list is shown again whenever it changes.
+    pub(super) is_watched: bool,
 }
 
 impl ShapeArgs {
@@ -85,8 +93,12 @@ impl ShapeArgs {
         let sort = self.sort.as_deref().map(SortKey::parse).transpose();
         let sort = sort.map_err(|unknown| unknown_field("--sort", "key", &unknown))?;
         let arrangement = Arrangement { sort, is_reversed: self.reverse, limit: self.limit };
+        let form = self.form()?;
+        if self.watch && matches!(form, Form::JsonLines) {
+            return Err(watched_json_lines());
+        }
         let (has_headers, is_whole) = (!self.no_headers, self.no_trunc);
-        Ok(Shape { form: self.form()?, arrangement, has_headers, is_whole })
+        Ok(Shape { form, arrangement, has_headers, is_whole, is_watched: self.watch })
     }
 
     fn form<R: ListRow>(&self) -> Result<Form<R>, Failure> {
@@ -123,6 +135,14 @@ pub(super) fn template<R: ListRow>(text: &str) -> Result<Template<R>, Failure> {
             failure.hint("write fields like {id}, and {{ for a brace")
         }
     })
+}
+
+fn watched_json_lines() -> Failure {
+    let why = "a row that leaves the list would have no line";
+    let message = format!("--watch and -o jsonl exclude each other: {why}");
+    Failure::new(Kind::Usage, message).hint(
+        "`--watch -o json` prints the whole list a line, `agentctl events --json` one change a line",
+    )
 }
 
 fn unknown_field(flag: &str, what: &str, unknown: &UnknownField) -> Failure {

@@ -21,7 +21,7 @@ use crate::{fixtures_dir, home};
 pub(crate) struct Watching {
     terminal: Terminal,
     size: (u16, u16),
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) said: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -44,7 +44,7 @@ impl Watching {
         Self { terminal, size, child, said }
     }
 
-    fn screen(&self) -> VirtualScreen {
+    pub(crate) fn screen(&self) -> VirtualScreen {
         let said = String::from_utf8_lossy(&self.said.lock().expect("whole")).into_owned();
         VirtualScreen::of(&said, self.size.0.into(), self.size.1.into())
     }
@@ -58,7 +58,7 @@ impl Watching {
         })
     }
 
-    fn press(&self, keys: &[u8]) {
+    pub(crate) fn press(&self, keys: &[u8]) {
         let mut controller = File::from(self.terminal.controller.try_clone().expect("cloned"));
         controller.write_all(keys).expect("written");
     }
@@ -72,7 +72,7 @@ impl Watching {
         signal(self.child.id(), Signal::WINCH);
     }
 
-    fn is_raw(&self) -> bool {
+    pub(crate) fn is_raw(&self) -> bool {
         let modes = tcgetattr(&self.terminal.controller).expect("settings").local_modes;
         !modes.contains(LocalModes::ICANON) || !modes.contains(LocalModes::ECHO)
     }

@@ -98,6 +98,7 @@ mod usage_errors;
 mod virtual_screen;
 mod wait;
 mod wait_codex;
+mod watched_lists;
 mod webhooks;
 mod webhooks_daemon;
 mod webhooks_where;

@@ -159,6 +159,7 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         "locks",
         &[
             ("agentctl locks", "Occupied and locked directories"),
+            ("agentctl locks --watch", "Redraw when something changes"),
             ("agentctl locks --json", "As JSON"),
         ],
     ),

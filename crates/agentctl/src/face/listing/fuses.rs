@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{
     Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument, shown_sessions,
 };
-use crate::face::{age, fuse_actions, fuse_conditions};
+use crate::face::{fuse_actions, fuse_conditions};
 use crate::text::with_tilde;
 
 /// A fuse, and the parts of its id and of its session's id that a table shows.
@@ -85,7 +85,7 @@ impl ListRow for FuseListRow {
         Field { name: "id", value: |_, row| FieldValue::Text(row.fuse.id.clone()) },
         Field { name: "short_id", value: |_, row| FieldValue::Text(row.short_id.clone()) },
         Field { name: "state", value: |_, row| FieldValue::text(Some(row.fuse.state.word())) },
-        Field { name: "expires", value: |c, row| FieldValue::text(expires(c, &row.fuse)) },
+        Field { name: "expires", value: |_, row| expires(&row.fuse) },
         Field { name: "due_at", value: |_, row| FieldValue::moment(row.fuse.due_at) },
         Field { name: "set", value: |_, row| FieldValue::Age(row.fuse.set_at) },
         Field { name: "set_at", value: |_, row| FieldValue::Moment(row.fuse.set_at) },
@@ -143,12 +143,11 @@ impl ListRow for FuseListRow {
 }
 
 /// Returns the time that is left, or the progress of a fuse that has expired.
-fn expires(context: &RowContext<'_>, fuse: &Fuse) -> Option<String> {
+fn expires(fuse: &Fuse) -> FieldValue {
     match (fuse.state, fuse.due_at) {
-        (FuseState::Burning, Some(at)) if at > context.now => Some(age(at, context.now)),
-        (FuseState::Burning, Some(_)) => Some("due".into()),
-        (FuseState::Burning, None) => None,
-        (state, _) => Some(state.word().to_owned()),
+        (FuseState::Burning, Some(at)) => FieldValue::Remaining(at),
+        (FuseState::Burning, None) => FieldValue::Missing,
+        (state, _) => FieldValue::text(Some(state.word())),
     }
 }
 

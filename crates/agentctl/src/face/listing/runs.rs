@@ -103,6 +103,10 @@ impl ListRow for RunListRow {
         self.session.clone().unwrap_or_else(|| self.run.id.clone())
     }
 
+    fn key(&self) -> String {
+        self.run.id.clone()
+    }
+
     fn status_argument(&self) -> Option<String> {
         Some(session_argument(self.run.adapter.as_deref(), self.session.as_deref()?))
     }

@@ -93,11 +93,18 @@ impl<R: ListRow> Template<R> {
         self.is_table
     }
 
+    /// Returns the fields of the template, in order.
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field<R>> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Value { field, .. } => Some(*field),
+            Piece::Literal(_) | Piece::Tab => None,
+        })
+    }
+
     /// Says whether the template uses one of these fields.
     #[must_use]
     pub fn uses(&self, names: &[&str]) -> bool {
-        let uses = |piece: &Piece<R>| matches!(piece, Piece::Value { field, .. } if names.contains(&field.name));
-        self.pieces.iter().any(uses)
+        self.fields().any(|field| names.contains(&field.name))
     }
 
     /// Returns the text of one row.
