@@ -34,7 +34,8 @@ use std::time::Duration;
 pub use self::adapters::{AdapterAnswering, AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 pub use self::doctor::{
-    Check, CheckState, ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, DoctorDocument,
+    COMPLETION_SHELLS, Check, CheckState, CompletionShell, ConfigFinding, ConfiguredWebhook,
+    DaemonState, DoctorContext, DoctorDocument,
 };
 pub use self::fuses::{
     CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,
@@ -48,7 +49,7 @@ pub use self::launch::{
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, LogsRequest, NoLogs};
 pub use self::names::{NamedSession, NotNamed, WordRefusal};
-pub use self::remove_runs::{RunsNotFound, RunsNotRemoved};
+pub use self::remove_runs::{OutputStream, RunsNotFound, RunsNotRemoved};
 pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};

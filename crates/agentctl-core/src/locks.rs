@@ -99,6 +99,29 @@ pub struct Holder {
     pub what: String,
 }
 
+impl Holder {
+    /// Describes the holder in a few words. `what` does not travel in JSON, so for a holder that the daemon sent
+    /// the text is made from the other fields.
+    #[must_use]
+    pub fn description(&self) -> String {
+        if !self.what.is_empty() {
+            return self.what.clone();
+        }
+        if self.kind == Kind::Manual {
+            let by = self.by.as_deref().unwrap_or("an unknown user");
+            let reason = self.reason.as_ref().map(|reason| format!(": {reason}"));
+            return format!("locked by {by}{}", reason.unwrap_or_default());
+        }
+        let name = match (self.adapter, &self.session) {
+            (Some(adapter), Some(id)) => format!("{adapter} session {id}"),
+            (Some(adapter), None) => format!("a {adapter} process without a session yet"),
+            (None, _) => "an agent".to_owned(),
+        };
+        let pid = self.pid.map(|pid| format!(" (pid {pid})"));
+        format!("{name}{}", pid.unwrap_or_default())
+    }
+}
+
 /// One row of `agentctl locks`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Lock {
@@ -389,19 +412,14 @@ fn session_holder(session: &Session) -> Holder {
 }
 
 fn manual_lock(manual: &Manual) -> Lock {
-    let by = manual.by.as_deref().unwrap_or("an unknown user");
-    let why = manual.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    let holder = Holder {
-        kind: Kind::Manual,
-        session: None,
-        adapter: None,
-        pid: None,
+    let mut holder = Holder {
         by: manual.by.clone(),
         reason: manual.reason.clone(),
         since: Some(manual.since),
         until: manual.until,
-        what: format!("locked by {by}{why}"),
+        ..blank(Kind::Manual)
     };
+    holder.what = holder.description();
     Lock { directory: manual.directory.clone(), holder }
 }
 

@@ -18,6 +18,7 @@ use crate::model::{Fault, Session, Target, Time};
 use crate::native::file::{self, Skip, Stamp};
 use crate::native::private;
 use crate::state_files::{EnterError, Folder, fnv, open_mutex, take};
+use crate::text::is_harmful;
 
 /// Longest name or group, in characters.
 pub const MAX_WORD_CHARS: usize = 64;
@@ -171,11 +172,15 @@ impl Names {
         }
     }
 
-    /// Returns the name that a person gave to a session; an empty text if the person cleared it.
+    /// Returns the word that a person gave to a session; an empty text if the person cleared it.
     #[must_use]
-    pub fn name_of(&self, adapter: &str, session: &str) -> Option<&str> {
+    pub fn word_of(&self, word: Word, adapter: &str, session: &str) -> Option<&str> {
         let entries = self.by_session.get(session)?;
-        entries.iter().find(|entry| entry.subject.adapter == adapter)?.name.as_deref()
+        let entry = entries.iter().find(|entry| entry.subject.adapter == adapter)?;
+        match word {
+            Word::Name => entry.name.as_deref(),
+            Word::Group => entry.group.as_deref(),
+        }
     }
 
     /// Returns all names.
@@ -230,29 +235,42 @@ pub fn write(
     subject: &Subject,
     words: &[(Word, Option<&str>)],
 ) -> Result<(), NamesError> {
+    change(host, |sessions| {
+        let before = sessions.iter().position(|entry| entry.subject == *subject);
+        let mut entry = match before {
+            Some(at) => sessions.remove(at),
+            None => Entry { subject: subject.clone(), name: None, group: None, at: host.now() },
+        };
+        entry.at = host.now();
+        for (word, value) in words {
+            let value = Some(value.unwrap_or_default().to_owned());
+            match word {
+                Word::Name => entry.name = value,
+                Word::Group => entry.group = value,
+            }
+        }
+        // The newest entry is the last one.
+        sessions.push(entry);
+        let surplus = sessions.len().saturating_sub(MAX_ENTRIES);
+        sessions.drain(..surplus);
+    })
+}
+
+/// Removes all words of sessions whose records are gone. A session that still has a record would get the name of its
+/// run or of its agent back: its words are cleared with [`write`] instead.
+pub fn forget(host: &Host, subjects: &[Subject]) -> Result<(), NamesError> {
+    change(host, |sessions| sessions.retain(|entry| !subjects.contains(&entry.subject)))
+}
+
+/// Reads the file, changes its entries and replaces it, under the lock of its folder.
+fn change(host: &Host, edit: impl FnOnce(&mut Vec<Entry>)) -> Result<(), NamesError> {
     let place = Place::of(host);
     let path = place.path.to_string_lossy().into_owned();
     let unwritten = |source| NamesError::Unwritten { path: path.clone(), source };
     let entered = place.folder.enter().map_err(unwritten)?;
     let mut sessions =
         place.read().map_err(|why| NamesError::Unreadable { path: path.clone(), why })?;
-    let before = sessions.iter().position(|entry| entry.subject == *subject);
-    let mut entry = match before {
-        Some(at) => sessions.remove(at),
-        None => Entry { subject: subject.clone(), name: None, group: None, at: host.now() },
-    };
-    entry.at = host.now();
-    for (word, value) in words {
-        let value = Some(value.unwrap_or_default().to_owned());
-        match word {
-            Word::Name => entry.name = value,
-            Word::Group => entry.group = value,
-        }
-    }
-    // The newest entry is the last one.
-    sessions.push(entry);
-    let surplus = sessions.len().saturating_sub(MAX_ENTRIES);
-    sessions.drain(..surplus);
+    edit(&mut sessions);
     let mut file = NamesFile { version: VERSION, sessions };
     file.shrink(MAX_BYTES).map_err(|error| unwritten(error.into()))?;
     place.folder.put(&entered, &place.path, &file).map_err(unwritten)
@@ -297,5 +315,71 @@ impl Place {
             return Err(format!("its version is {}, not {VERSION}", file.version));
         }
         Ok(file.sessions)
+    }
+}
+
+/// Returns the rule that a text breaks which is to be the name or the group of a session.
+#[must_use]
+pub fn broken_rule(word: Word, text: &str) -> Option<&'static str> {
+    let of_names = || broken_rule_of_names(text).filter(|_| word == Word::Name);
+    broken_rule_of_words(text).or_else(of_names)
+}
+
+/// Says whether a text can be a name and nothing else that a person may type for a session: no pid, no path, no
+/// home. A name that an agent gave to itself counts only then.
+#[must_use]
+pub fn can_be_typed(name: &str) -> bool {
+    broken_rule_of_names(name).is_none()
+}
+
+fn broken_rule_of_words(text: &str) -> Option<&'static str> {
+    if text.trim().is_empty() {
+        return Some("it is empty");
+    }
+    if text.trim() != text {
+        return Some("it begins or ends with a space");
+    }
+    if text.chars().any(|c| c.is_control() || is_harmful(c)) {
+        return Some("it has characters that cannot be shown on one line");
+    }
+    (text.chars().count() > MAX_WORD_CHARS).then_some("it is longer than 64 characters")
+}
+
+/// A name must not look like another way to write a session: a pid, a path, `@last`, `ID@HOME`,
+/// `adapter:id`, a flag.
+fn broken_rule_of_names(text: &str) -> Option<&'static str> {
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        return Some("it has only digits, which mean a pid");
+    }
+    if text.starts_with(['.', '~']) || text.contains('/') {
+        return Some("it looks like a path");
+    }
+    if text.contains('@') {
+        return Some("an `@` is kept for words like @last and for ID@HOME");
+    }
+    if text.starts_with('-') {
+        return Some("it begins like a flag");
+    }
+    text.contains(':').then_some("a `:` is kept for adapter:id")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_keep_to_the_rules() {
+        let name = |text: &str| broken_rule(Word::Name, text).is_none();
+        let group = |text: &str| broken_rule(Word::Group, text).is_none();
+        for text in ["painter", "two words", "a", "1a", "v1.2", "größe"] {
+            assert!(name(text) && group(text), "{text}");
+        }
+        for text in ["123", "/x", ".", "~x", "@last", "demo:x", "-x", "a/b", "x@y", "x@/home"] {
+            assert!(!name(text) && group(text), "{text}");
+        }
+        let long = "x".repeat(MAX_WORD_CHARS + 1);
+        for text in ["", " ", "a\nb", "a\u{1b}[1m", "a\u{202e}b", " a", "a ", &long] {
+            assert!(!name(text) && !group(text), "{text:?}");
+        }
     }
 }

@@ -1,24 +1,29 @@
-//! Finds the session that the user typed: by exact id, name, pid, path, `@last` or prefix.
+//! Finds the session that the user typed: by `@last`, the user's own name for it, exact id, pid, path, prefix or the
+//! agent's name for it.
 //!
-//! The forms are tried in the order of the contract, and the first one with a match decides. A live session
-//! wins over ended ones, and of several ended ones that a name or a directory fits, the newest is meant.
-//! Names that only transcripts hold are searched last, because that reads all history. A text without a
-//! match that holds an `@` is tried as a form and a home: `ID@HOME`.
+//! The first form with a match decides. A live session wins over ended ones, and of several ended ones that a name or a
+//! directory fits, the newest is meant. Names that agents gave are tried after everything that a user can mean without
+//! them, and only if they keep to the rules for names: an agent must not redirect an order by calling itself like
+//! another session's id, pid or directory. Names that only transcripts hold are searched last, because that reads all
+//! history. A text without a match that holds an `@` is tried as a form and a home: `ID@HOME`.
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::adapters::Found;
 use crate::fleet::{self, Fleet, Launches, Query, each_adapter, list};
 use crate::model::{Fault, Locator, Session, Target};
-use crate::names::Names;
+use crate::names::{Names, can_be_typed};
 use crate::native::file;
-use crate::runs::Runs;
+use crate::runs::{Run, Runs};
 
 /// Shortest prefix of an id that is accepted.
 pub const PREFIX_CHARS: usize = 4;
 /// The only session of the current directory: what a command means that is given no session at all.
 pub const HERE: &str = "@here";
+/// The newest launch.
+const LAST: &str = "@last";
 /// An ended session of a directory is looked for among those of this time (a week) first.
 const RECENT_MS: i64 = 7 * 24 * 3_600_000;
 
@@ -67,6 +72,48 @@ pub fn begin_with(fleet: &Fleet, text: &str) -> Vec<Target> {
     found
 }
 
+/// Returns those of these sessions, each an adapter and an id, that no source knows: a launch that failed has
+/// chosen an id that never became a session. Sessions of an adapter that could not be read are not among them.
+#[must_use]
+pub fn unknown_sessions(fleet: &Fleet, sessions: &[(&str, &str)]) -> HashSet<(String, String)> {
+    let mut search = Search { fleet, only: None, faults: Vec::new() };
+    let ids = sessions.iter().map(|(_, id)| (*id).to_owned()).collect();
+    let found = search.exact(&ids);
+    let is_known = |adapter: &str, id: &str| {
+        let is_it = |t: &Target| t.session.as_ref().is_some_and(|l| l.id == id);
+        found.iter().any(|target| target.adapter == adapter && is_it(target))
+            || search.faults.iter().any(|fault| fault.adapter == adapter)
+    };
+    let unknown = sessions.iter().filter(|(adapter, id)| !is_known(adapter, id));
+    unknown.map(|(adapter, id)| ((*adapter).to_owned(), (*id).to_owned())).collect()
+}
+
+/// Returns the id of the newest launch, where `@last` means a launch and not a session: the id of its session, or
+/// of its run if it has none. `None` if the text is not `@last` or nothing was launched.
+pub(crate) fn newest_launch(fleet: &Fleet, text: &str) -> Option<String> {
+    let (only, text) = match text.split_once(':') {
+        Some((adapter, rest)) => (Some(fleet.adapter(adapter)?.name()), rest),
+        None => (None, text),
+    };
+    let runs = (text == LAST).then(|| Runs::of(&fleet.host).all().unwrap_or_default())?;
+    runs.into_iter().find_map(|run| {
+        let spec = run.spec().filter(|s| only.is_none_or(|only| only == s.adapter))?;
+        Some(fleet::session_of(fleet, &run, &spec).unwrap_or(run.id))
+    })
+}
+
+/// Returns the adapter and the session of a run, if it is of the named adapter.
+fn launched_session(
+    fleet: &Fleet,
+    only: Option<&str>,
+    run: &Run,
+) -> Option<(&'static str, String)> {
+    let spec = run.spec().filter(|s| only.is_none_or(|only| only == s.adapter))?;
+    let session = fleet::session_of(fleet, run, &spec)?;
+    let adapter = fleet.adapters.iter().find(|a| a.name() == spec.adapter)?;
+    Some((adapter.name(), session))
+}
+
 struct Search<'a> {
     fleet: &'a Fleet,
     only: Option<&'a str>,
@@ -78,11 +125,15 @@ impl Search<'_> {
         if text.is_empty() {
             return Vec::new();
         }
-        if text == "@last" {
+        if text == LAST {
             return self.last();
         }
         if text == HERE {
             return self.only_here();
+        }
+        let named = self.by_own_name(text);
+        if !named.is_empty() {
+            return named;
         }
         // Try the path where the agent would store a complete id first: it answers most questions.
         let id = text.to_owned();
@@ -107,10 +158,6 @@ impl Search<'_> {
         if !exact.is_empty() {
             return exact;
         }
-        let named = self.by_name(&live, text);
-        if !named.is_empty() {
-            return named;
-        }
         if let Ok(pid) = text.parse::<u32>() {
             let mut by_pid = pick(&live, |s| s.processes.iter().any(|p| p.id.pid == pid));
             for target in &mut by_pid {
@@ -127,22 +174,24 @@ impl Search<'_> {
         if !fitting.is_empty() {
             return fitting;
         }
+        if !can_be_typed(text) {
+            return Vec::new();
+        }
+        let named = self.by_agents_name(&live, text);
+        if !named.is_empty() {
+            return named;
+        }
         let query = Query { all: true, ..self.query() };
         let all = list(self.fleet, &query);
         self.faults.extend(all.faults);
         newest(all.sessions.iter().filter(|s| s.name.as_deref() == Some(text)))
     }
 
-    /// Finds the live sessions of this name, else the newest ended one, as far as our own files and the
-    /// agents' indexes tell names.
-    fn by_name(&mut self, live: &[Session], name: &str) -> Vec<Target> {
-        let named = pick(live, |s| s.name.as_deref() == Some(name));
-        if !named.is_empty() {
-            return named;
-        }
+    /// Finds the live sessions that the user gave this name, else the newest ended one.
+    fn by_own_name(&mut self, name: &str) -> Vec<Target> {
         let names = Names::of(&self.fleet.host);
         self.faults.extend(names.fault().cloned());
-        let mut targets = self.by_index(name);
+        let mut targets = Vec::new();
         for subject in names.named(name) {
             let asked = self.only.is_none_or(|only| only == subject.adapter);
             let adapter = self.fleet.adapter(&subject.adapter).filter(|_| asked);
@@ -153,16 +202,38 @@ impl Search<'_> {
                 pid: None,
             }));
         }
-        targets.extend(self.launched_as(name));
-        if targets.is_empty() {
-            return targets;
+        self.still_named(&targets, name)
+    }
+
+    /// Finds the sessions that a launch gave this name, else those whose agent did: the live ones, else the newest
+    /// ended one, as far as the agents' indexes tell names.
+    fn by_agents_name(&mut self, live: &[Session], name: &str) -> Vec<Target> {
+        let launched = self.launched_as(name);
+        let launched = self.still_named(&launched, name);
+        if !launched.is_empty() {
+            return launched;
         }
-        // The person's word may have changed since, or the session may be gone.
-        let seen = fleet::inspect_watched(self.fleet, &targets, self.fleet.host.deadlines.all);
+        let named = pick(live, |s| s.name.as_deref() == Some(name));
+        if !named.is_empty() {
+            return named;
+        }
+        let indexed = self.by_index(name);
+        self.still_named(&indexed, name)
+    }
+
+    /// Looks at sessions that a file says have this name: a newer word of the user may be another one, or the session
+    /// may be gone. Returns the live ones of this name, else the newest ended one.
+    fn still_named(&mut self, targets: &[Target], name: &str) -> Vec<Target> {
+        if targets.is_empty() {
+            return Vec::new();
+        }
+        let seen = fleet::inspect_watched(self.fleet, targets, self.fleet.host.deadlines.all);
         self.faults.extend(seen.faults);
         let mut sessions: Vec<Session> = seen.seen.into_iter().filter_map(|o| o.session).collect();
         let _told = fleet::add_launches(self.fleet, &mut sessions);
-        newest(sessions.iter().filter(|s| s.name.as_deref() == Some(name)))
+        sessions.retain(|s| s.name.as_deref() == Some(name));
+        let live = pick(&sessions, |s| s.status.is_live());
+        if live.is_empty() { newest(sessions.iter()) } else { live }
     }
 
     /// Finds the sessions that a launch gave this name.
@@ -196,19 +267,57 @@ impl Search<'_> {
         pick(&self.ended_in(&here, None), |_| true)
     }
 
-    /// Returns the newest launch, of the named adapter if there is one.
+    /// Returns the session of the newest launch that has one, of the named adapter if there is one. A launch
+    /// that failed has none.
     fn last(&mut self) -> Vec<Target> {
-        let runs = Runs::of(&self.fleet.host);
-        let newest = runs.all().unwrap_or_default().into_iter().find_map(|run| {
-            let spec = run.spec().filter(|s| self.only.is_none_or(|only| only == s.adapter))?;
-            let session = fleet::session_of(self.fleet, &run, &spec)?;
-            let adapter = self.fleet.adapters.iter().find(|a| a.name() == spec.adapter)?;
-            Some((adapter.name(), session))
+        for run in Runs::of(&self.fleet.host).all().unwrap_or_default() {
+            let Some((adapter, session)) = launched_session(self.fleet, self.only, &run) else {
+                continue;
+            };
+            let faults = self.faults.len();
+            let found = self.exact(&BTreeSet::from([session]));
+            let found: Vec<Target> = found.into_iter().filter(|t| t.adapter == adapter).collect();
+            // A session that could not be seen, or is only beginning, is not replaced by an older one.
+            let may_exist = self.faults.len() > faults || run.over(&self.fleet.host).is_none();
+            if !found.is_empty() || may_exist {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Finds the sessions with these whole ids, live or ended.
+    fn exact(&mut self, ids: &BTreeSet<String>) -> Vec<Target> {
+        let is_found = |found: &[Target], id: &str| {
+            found.iter().any(|target| target.session.as_ref().is_some_and(|l| l.id == id))
+        };
+        let missing = |found: &[Target]| -> BTreeSet<String> {
+            ids.iter().filter(|id| !is_found(found, id)).cloned().collect()
+        };
+        let expected = ids.clone();
+        let mut found = self.ask(move |store| Found {
+            rows: expected.iter().filter_map(|id| store.expected(id)).collect(),
+            ..Found::default()
         });
-        let Some((adapter, session)) = newest else { return Vec::new() };
-        let only = self.only.replace(adapter);
-        let found = self.run(&session);
-        self.only = only;
+        let left = missing(&found);
+        if left.is_empty() {
+            return found;
+        }
+        found.extend(self.ask(move |store| {
+            let mut all = Found::default();
+            for id in &left {
+                let mut some = store.find(id);
+                some.rows.retain(|locator| locator.id == *id);
+                all.rows.append(&mut some.rows);
+                all.faults.append(&mut some.faults);
+            }
+            all
+        }));
+        let left = missing(&found);
+        if !left.is_empty() {
+            let live = self.live();
+            found.extend(pick(&live, |s| s.id.as_ref().is_some_and(|id| left.contains(id))));
+        }
         found
     }
 

@@ -27,9 +27,9 @@ use agentctl_core::ask::{
 use agentctl_core::host::{Host, Secret};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::marks;
-use agentctl_core::model::{Fault, FaultCode, OWN_SOURCE, Time};
+use agentctl_core::model::{Fault, Time};
 use agentctl_core::native::file;
-use agentctl_core::trust::{self, Strict};
+use agentctl_core::trust::{self, Distrust, Strict};
 use serde::Deserialize;
 
 use self::adapter_tables::AdapterTables;
@@ -160,8 +160,6 @@ pub struct Loaded {
     pub metrics: Option<MetricsSettings>,
     /// Sentences about unsafe file permissions.
     pub warnings: Vec<String>,
-    /// Why the commands in the configuration are not run: another user could have written the file.
-    pub unsafe_commands: Option<String>,
     /// The settings of the file that could not be used.
     pub findings: Vec<Finding>,
     /// The file, its keys and their lines, for `config show`.
@@ -192,6 +190,8 @@ impl Loaded {
             webhooks: self.webhooks.iter().map(webhook).collect(),
             metrics_token: metrics.and_then(|settings| settings.token.clone()),
             notify_program: notify.and_then(NotifySettings::program).map(str::to_owned),
+            notify_tmux: notify.is_some_and(|settings| settings.tmux),
+            notify_tty: notify.and_then(|settings| settings.tty.clone()),
             needs_daemon: !self.webhooks.is_empty()
                 || notify.is_some_and(NotifySettings::need_daemon)
                 || metrics.is_some(),
@@ -211,22 +211,17 @@ impl Loaded {
 
     /// Fails if a launch would act on a broken setting: everything but the settings of the daemon.
     pub fn check_launch(&self) -> Result<(), Failure> {
-        self.check(|part| part != Part::Daemon)?;
-        self.check_commands()
+        self.check(|part| part != Part::Daemon)
     }
 
     /// Fails if a test of notifications would act on a broken setting. With one, the daemon shows none either.
     pub fn check_notify(&self) -> Result<(), Failure> {
-        self.check(|part| matches!(part, Part::Daemon | Part::Any))?;
-        self.check_commands()
+        self.check_findings(|found| found.part == Part::Any || found.is_in("notify"))
     }
 
-    /// Fails if the commands in the configuration are not run.
-    fn check_commands(&self) -> Result<(), Failure> {
-        match &self.unsafe_commands {
-            Some(why) => Err(Failure::new(Kind::Failed, why.clone()).hint(UNSAFE_HINT)),
-            None => Ok(()),
-        }
+    /// Fails if a webhook cannot be told from others, because a setting of webhooks is broken.
+    pub fn check_webhooks(&self) -> Result<(), Failure> {
+        self.check_findings(|found| found.part == Part::Any || found.is_in("webhooks"))
     }
 
     /// Fails if a daemon would act on a broken setting: everything but the settings of launches and runs.
@@ -234,9 +229,37 @@ impl Loaded {
         self.check(|part| !matches!(part, Part::Launch | Part::Runs))
     }
 
-    /// Fails with the first finding about a setting that matters.
+    /// Fails if a daemon would look in the wrong places. Broken settings of its own do not keep it from serving:
+    /// see [`Self::leave_out_broken`].
+    pub fn check_sources(&self) -> Result<(), Failure> {
+        self.check(|part| matches!(part, Part::Sources | Part::Any))
+    }
+
+    /// Leaves out the tables of the daemon that have a finding: half of `[metrics]` or `[notify]` could mean
+    /// something else than the whole. Returns a fault for each finding.
+    pub fn leave_out_broken(&mut self) -> Vec<Fault> {
+        let found: Vec<&Finding> =
+            self.findings.iter().filter(|found| found.part == Part::Daemon).collect();
+        if found.iter().any(|finding| finding.is_in("notify")) {
+            self.notify = None;
+        }
+        if found.iter().any(|finding| finding.is_in("metrics")) {
+            self.metrics = None;
+        }
+        let fault = |finding: &&Finding| Fault {
+            message: format!("{finding}: left out by the daemon until it is corrected"),
+            ..finding.fault()
+        };
+        found.iter().map(fault).collect()
+    }
+
     fn check(&self, matters: impl Fn(Part) -> bool) -> Result<(), Failure> {
-        let mut found = self.findings.iter().filter(|finding| matters(finding.part));
+        self.check_findings(|finding| matters(finding.part))
+    }
+
+    /// Fails with the first finding that matters.
+    fn check_findings(&self, matters: impl Fn(&Finding) -> bool) -> Result<(), Failure> {
+        let mut found = self.findings.iter().filter(|finding| matters(finding));
         let Some(first) = found.next() else { return Ok(()) };
         let failure = first.failure();
         Err(match found.count() {
@@ -249,13 +272,7 @@ impl Loaded {
     #[must_use]
     pub fn source_faults(&self) -> Vec<Fault> {
         let found = self.findings.iter().filter(|finding| finding.hides_sources());
-        let fault = |finding: &Finding| Fault {
-            adapter: OWN_SOURCE,
-            root: None,
-            code: FaultCode::Unreadable,
-            message: finding.to_string(),
-        };
-        found.map(fault).collect()
+        found.map(Finding::fault).collect()
     }
 
     /// Says whether a home or a server may be missing from every answer, or a deadline differ, because the
@@ -298,13 +315,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
     let path = path(&host);
     let mut document = read(&host, &path);
     let mut file = parsed(&mut document);
-    let mut warnings = readable_secrets(&host, &file, &path);
-    let unsafe_commands = unsafe_commands(&host, &file, &path);
-    if let Some(why) = &unsafe_commands {
-        file.hooks = LaunchHooks::default();
-        file.notify.iter_mut().for_each(daemon::NotifyTable::drop_command);
-        warnings.push(format!("{why}; {UNSAFE_HINT}"));
-    }
+    let warnings = readable_secrets(&host, &file, &path);
     let mut problems = Vec::new();
     let webhooks = daemon::webhooks(&host, std::mem::take(&mut file.webhooks), &mut problems);
     let notify = file.notify.take().map(daemon::notify).transpose();
@@ -320,19 +331,11 @@ pub fn load_all() -> Result<Loaded, Failure> {
         // How long runs are to be kept is unknown: none is removed.
         defaults.keep = Duration::MAX;
     }
-    let findings = document.findings.clone();
+    let mut findings = document.findings.clone();
+    // In the order of the file; the sort keeps the order within a line.
+    findings.sort_by_key(|finding| finding.line);
     let host = Arc::new(host);
-    Ok(Loaded {
-        host,
-        defaults,
-        webhooks,
-        notify,
-        metrics,
-        warnings,
-        unsafe_commands,
-        findings,
-        document,
-    })
+    Ok(Loaded { host, defaults, webhooks, notify, metrics, warnings, findings, document })
 }
 
 /// Returns the path of the configuration file.
@@ -349,10 +352,13 @@ pub fn clock() -> Time {
     Time(jiff::Timestamp::now())
 }
 
+/// The hint for a configuration file that another user could have written.
+const UNTRUSTED_HINT: &str = "no setting of this file is used; make the file and the folders above it yours (chown), writable only by you";
 /// Maximum size of the configuration file.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// Reads the configuration file. A missing file is no finding, unless the environment names it.
+/// Reads the configuration file. A missing file is no finding, unless the environment names it. No setting is taken
+/// from a file that another user could have written.
 fn read(host: &Host, path: &Path) -> Document {
     if path == Path::new("/dev/null") {
         return Document::missing(path);
@@ -367,6 +373,15 @@ fn read(host: &Host, path: &Path) -> Document {
         let problem = Problem::new("", format!("it cannot be read: {why}"));
         Document::unreadable(path, problem.hint(hint))
     };
+    match trust::file(&host.cwd.join(path), host.kernel.uid(), Strict::No) {
+        // Reading it says why it cannot be read.
+        Ok(_) | Err(Distrust::Io { .. }) => {}
+        // It names commands, permissions, homes and servers: another user must not choose them.
+        Err(why) => {
+            let problem = Problem::new("", format!("it is not trusted: {why}"));
+            return Document::unreadable(path, problem.hint(UNTRUSTED_HINT));
+        }
+    }
     match file::read_small_of_anybody(path, MAX_CONFIG_BYTES) {
         Ok(bytes) => match String::from_utf8(bytes) {
             Ok(text) => Document::parse(path, &text),
@@ -389,22 +404,6 @@ fn parsed(document: &mut Document) -> File {
             File::default()
         }
     }
-}
-
-/// The hint for a configuration whose commands are not run.
-const UNSAFE_HINT: &str =
-    "make the file and the folders above it yours (chown), writable only by you";
-
-/// Checks that no other user can write or replace a configuration file that names commands. Returns why its
-/// commands are not run.
-fn unsafe_commands(host: &Host, file: &File, path: &Path) -> Option<String> {
-    let commands = [&file.hooks.on_create, &file.hooks.on_complete];
-    let notifies = file.notify.as_ref().is_some_and(daemon::NotifyTable::names_a_command);
-    if commands.iter().all(|command| command.is_none()) && !notifies {
-        return None;
-    }
-    let why = trust::file(&host.cwd.join(path), host.kernel.uid(), Strict::No).err()?;
-    Some(format!("{why}, so the commands that {} names are not run", path.display()))
 }
 
 /// Returns a warning for each file with a secret that other users can read.

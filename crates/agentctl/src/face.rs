@@ -24,7 +24,9 @@ mod list_stream;
 mod listing;
 mod notification;
 mod output_line;
+mod paced_feed;
 mod refused_word;
+mod row_changes;
 mod sent;
 mod sentences;
 mod session_facts;
@@ -62,13 +64,15 @@ pub use self::inbox::{
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
-    Arrangement, AskListRow, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow, ListRow,
-    LockListRow, RowContext, RunListRow, SortKey, Template, TemplateError, TextTable, UnknownField,
-    columns_table, field_names, session_argument,
+    Arrangement, AskListRow, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow,
+    FuseSessions, ListRow, LockListRow, RowContext, RunListRow, SortKey, Template, TemplateError,
+    TextTable, UnknownField, columns_table, field_names, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};
+pub use self::paced_feed::{NextStep, PacedFeed};
 pub use self::refused_word::{not_named, refused_word};
+pub use self::row_changes::RowChanges;
 pub use self::sent::{not_sent, turn_not_ended};
 pub use self::sentences::{
     exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
@@ -79,7 +83,9 @@ pub use self::session_list::{SessionList, session_list};
 pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
 pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
-pub use self::time::{NoBeginning, age, beginning, local_clock, local_date, local_minute};
+pub use self::time::{
+    NoBeginning, age, beginning, local_clock, local_date, local_hour, local_minute,
+};
 pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
 pub use self::unresolved::unresolved;
 pub use self::waited::{blocked_hint, not_waited, wait_failure, wait_kind, wait_line, wait_remark};

@@ -26,7 +26,7 @@ pub enum Kind {
     NoAsk,
     /// Several asks match.
     AmbiguousAsk,
-    /// The action would be unsafe: directory occupied or locked, session already served.
+    /// The action would be unsafe: directory occupied or locked, session live, or no confirmation.
     Refused,
     /// `wait`: the session waits for a human.
     Blocked,

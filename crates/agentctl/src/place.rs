@@ -82,8 +82,13 @@ impl Place {
     pub fn prepare(&self) -> io::Result<()> {
         for directory in [&self.state, &self.directory] {
             // Check before creating: the parent may belong to another user.
-            trust::owned(directory, self.uid)?;
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            let refused = |why: io::Error| match why.raw_os_error() {
+                Some(_) => at_path("cannot be created", directory, &why),
+                // Every other error names the directory that is not trusted.
+                None => why,
+            };
+            trust::owned(directory, self.uid).map_err(refused)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(refused)?;
             self.check(directory)?;
         }
         match std::fs::symlink_metadata(self.lock()) {
@@ -116,7 +121,9 @@ impl Place {
             return refuse("belongs to another user");
         }
         if meta.mode() & 0o077 != 0 {
-            std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))?;
+            let changed =
+                std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700));
+            changed.map_err(|why| at_path("cannot be made private", directory, &why))?;
         }
         Ok(())
     }
@@ -128,7 +135,8 @@ impl Place {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.mode(0o600).custom_flags(flags).open(&path)?;
+        let file = options.mode(0o600).custom_flags(flags).open(&path);
+        let mut file = file.map_err(|why| at_path("cannot be opened", &path, &why))?;
         let meta = file.metadata()?;
         if !meta.is_file() {
             return Err(self.not_regular(&meta));
@@ -305,13 +313,18 @@ impl SocketAddress {
     }
 }
 
+/// Returns an error that names its path.
+fn at_path(what: &str, path: &Path, why: &io::Error) -> io::Error {
+    io::Error::new(why.kind(), format!("{} {what}: {why}", path.display()))
+}
+
 /// Opens or creates the log of the daemon.
 pub fn open_log(path: &Path) -> io::Result<File> {
     // Do not block on a FIFO in its place.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut options = OpenOptions::new();
     let opened = options.append(true).create(true).mode(0o600).custom_flags(flags).open(path);
-    let file = opened.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    let file = opened.map_err(|why| at_path("cannot be opened", path, &why))?;
     if !file.metadata()?.is_file() {
         let text = format!("{} is not a regular file", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

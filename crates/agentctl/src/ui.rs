@@ -4,13 +4,14 @@ mod pager;
 mod screen;
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use agentctl_core::model::{Fault, Status};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 pub use self::screen::{Screen, ScreenCalls};
-use crate::text::{SafeJson, clean, clean_drawn, safe_json};
+use crate::text::{SafeJson, clean, clean_drawn, columns, safe_json, wrap};
 
 /// The properties of the output that a table is drawn for.
 #[derive(Clone, Copy, Debug)]
@@ -269,12 +270,29 @@ impl Ui {
         self.warn(&text);
     }
 
+    /// Returns the width of the terminal on stderr; `None` if stderr is no terminal.
+    fn message_width(&self) -> Option<usize> {
+        if !io::stderr().is_terminal() {
+            return None;
+        }
+        let measured = if self.has_fixed_width { None } else { width_of(io::stderr()) };
+        Some(measured.unwrap_or(self.width))
+    }
+
     fn message(&mut self, style: Style, prefix: &str, text: &str) {
         // Keep the order of stdout and stderr. Errors are ignored: they could not be reported.
         let _unread = self.out.flush();
         let colour = self.colour && io::stderr().is_terminal();
+        let indent = columns(prefix);
         let prefix = if colour { format!("{style}{prefix}{style:#}") } else { prefix.to_owned() };
-        let _unread = writeln!(io::stderr(), "{prefix}{}", clean(text).replace('\n', " "));
+        // One write for the whole line: stderr has no buffer, and other processes may write to the same terminal.
+        let text = clean(text).replace('\n', " ");
+        let text = match self.message_width() {
+            Some(width) => hanging(&text, indent, width),
+            None => text,
+        };
+        let line = format!("{prefix}{text}\n");
+        let _unread = io::stderr().write_all(line.as_bytes());
     }
 }
 
@@ -285,8 +303,40 @@ impl Drop for Ui {
     }
 }
 
+/// Breaks a text between words, for a terminal. Its first line stands behind a prefix of `indent` columns, the others
+/// below it. Blanks in front of the text stay in front of each line.
+fn hanging(text: &str, indent: usize, width: usize) -> String {
+    const MIN_ROOM: usize = 10;
+    let rest = text.trim_start_matches(' ');
+    let blanks = text.len() - rest.len();
+    let room = width.saturating_sub(indent + blanks);
+    if room < MIN_ROOM || columns(rest) <= room {
+        return text.to_owned();
+    }
+    let gap = format!("\n{}", " ".repeat(indent + blanks));
+    format!("{}{}", " ".repeat(blanks), wrap(rest, room).join(&gap))
+}
+
 /// Returns the width of the terminal on stdout, in columns.
 fn measured_width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    width_of(io::stdout())
+}
+
+fn width_of(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hanging;
+
+    #[test]
+    fn a_message_is_broken_between_words_below_its_prefix() {
+        let text = "no session matches `painter` here";
+        assert_eq!(hanging(text, 7, 80), text);
+        assert_eq!(hanging(text, 7, 30), "no session matches\n       `painter` here");
+        assert_eq!(hanging("  demo:5dc4ca2a waiting", 0, 18), "  demo:5dc4ca2a\n  waiting");
+        assert_eq!(hanging(text, 7, 12), text, "too narrow");
+    }
 }

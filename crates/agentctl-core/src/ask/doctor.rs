@@ -1,6 +1,7 @@
 //! The question `doctor`: checks of the kernel's mechanisms, the daemon, the configuration and each agent.
 
 mod configured;
+mod shells;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use crate::model::{Fault, SCHEMA_VERSION};
 use crate::native::watch::Watch;
 use crate::runs::{Run, Runs};
 use crate::text::{byte_size, with_tilde};
+
+pub use self::shells::{COMPLETION_SHELLS, CompletionShell};
 
 /// The answer to `doctor --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -74,6 +77,10 @@ pub struct DoctorContext {
     pub metrics_token: Option<Secret>,
     /// The program that shows notifications; `None` if they are not configured.
     pub notify_program: Option<String>,
+    /// Notifications are shown by tmux.
+    pub notify_tmux: bool,
+    /// The device file of the terminal that notifications are written to.
+    pub notify_tty: Option<PathBuf>,
     /// Webhooks, notifications or metrics are configured, and only a daemon serves them.
     pub needs_daemon: bool,
     /// The state of the daemon.
@@ -115,6 +122,16 @@ pub enum DaemonState {
 }
 
 impl Fleet {
+    /// Checks that the homes, secrets, programs and terminals that the settings name can be used.
+    #[must_use]
+    pub fn configuration_checks(&self, context: &DoctorContext) -> Vec<Check> {
+        let mut checks = configured::roots(&self.host);
+        checks.extend(configured::webhooks(&self.host, context));
+        checks.extend(configured::tokens(&self.host, context));
+        checks.extend(configured::notify(&self.host, context));
+        checks
+    }
+
     /// Examines this machine.
     #[must_use]
     pub fn doctor(&self, context: &DoctorContext) -> DoctorDocument {
@@ -125,11 +142,8 @@ impl Fleet {
         checks.push(configured::daemon(context));
         checks.extend(control(&self.host));
         checks.extend(configured::file(&self.host, context));
-        checks.extend(configured::roots(&self.host));
-        checks.extend(configured::webhooks(&self.host, context));
-        checks.extend(configured::tokens(&self.host, context));
-        checks.extend(configured::notify(&self.host, context));
-        checks.extend(configured::completions(&self.host));
+        checks.extend(self.configuration_checks(context));
+        checks.extend(shells::completions(&self.host));
         let mut faults = Vec::new();
         for &adapter in self.adapters {
             checks.extend(agent(self, adapter, &mut faults));

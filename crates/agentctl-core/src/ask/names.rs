@@ -10,9 +10,8 @@ use crate::model::{
     Fault, FaultCode, InternedName, OWN_SOURCE, SCHEMA_VERSION, Session, Target, is_session_id,
     word,
 };
-use crate::names::{self, MAX_WORD_CHARS, NameIsBusy, NameReservation, NamesError, Subject, Word};
+use crate::names::{self, NameIsBusy, NameReservation, NamesError, Subject, Word};
 use crate::resolve::{PREFIX_CHARS, begin_with};
-use crate::text::is_harmful;
 
 /// The answer to `name --json` and `group --json`: the session and the words that it has now.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -203,61 +202,7 @@ impl Fleet {
 
 /// Checks the rules that a text must keep to by itself.
 fn check_form(word: Word, text: &str) -> Result<(), WordRefusal> {
-    let why = match broken_rule(text) {
-        None if word == Word::Name => broken_rule_of_names(text),
-        why => why,
-    };
+    let why = names::broken_rule(word, text);
     let malformed = |why| WordRefusal::Malformed { word, text: text.to_owned(), why };
     why.map_or(Ok(()), |why| Err(malformed(why)))
-}
-
-fn broken_rule(text: &str) -> Option<&'static str> {
-    if text.trim().is_empty() {
-        return Some("it is empty");
-    }
-    if text.trim() != text {
-        return Some("it begins or ends with a space");
-    }
-    if text.chars().any(|c| c.is_control() || is_harmful(c)) {
-        return Some("it has characters that cannot be shown on one line");
-    }
-    (text.chars().count() > MAX_WORD_CHARS).then_some("it is longer than 64 characters")
-}
-
-/// A name must not look like another way to write a session: a pid, a path, `@last`, `adapter:id`, a flag.
-fn broken_rule_of_names(text: &str) -> Option<&'static str> {
-    if text.bytes().all(|b| b.is_ascii_digit()) {
-        return Some("it has only digits, which mean a pid");
-    }
-    if text.starts_with(['/', '.', '~']) {
-        return Some("it begins like a path");
-    }
-    if text.starts_with('@') {
-        return Some("a leading `@` is kept for words like @last");
-    }
-    if text.starts_with('-') {
-        return Some("it begins like a flag");
-    }
-    text.contains(':').then_some("a `:` is kept for adapter:id")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_keep_to_the_rules() {
-        let name = |text: &str| check_form(Word::Name, text).is_ok();
-        let group = |text: &str| check_form(Word::Group, text).is_ok();
-        for text in ["painter", "two words", "a", "1a", "v1.2", "größe", "x@y"] {
-            assert!(name(text) && group(text), "{text}");
-        }
-        for text in ["123", "/x", ".", "~x", "@last", "demo:x", "-x"] {
-            assert!(!name(text) && group(text), "{text}");
-        }
-        let long = "x".repeat(MAX_WORD_CHARS + 1);
-        for text in ["", " ", "a\nb", "a\u{1b}[1m", "a\u{202e}b", " a", "a ", &long] {
-            assert!(!name(text) && !group(text), "{text:?}");
-        }
-    }
 }

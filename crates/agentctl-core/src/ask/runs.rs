@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Fleet;
 use crate::fleet::session_of;
 use crate::model::{Exit, SCHEMA_VERSION, Time, shorten};
+use crate::names::{Names, Word};
 use crate::runs::{HookMoment, Run, Runs, Spec, beginning};
 
 /// The answer to `runs --json`.
@@ -47,9 +48,9 @@ pub struct RunRow {
     pub session: Option<String>,
     /// The directory in which the agent was started.
     pub cwd: Option<String>,
-    /// The launch group.
+    /// The group of its session now.
     pub group: Option<String>,
-    /// The name given.
+    /// The name of its session now.
     pub name: Option<String>,
     /// The beginning of its prompt.
     #[serde(default)]
@@ -123,20 +124,30 @@ impl Fleet {
     }
 
     pub(super) fn run_rows(&self, runs: &[Run]) -> Vec<RunRow> {
-        runs.iter().map(|run| self.run_row(run)).collect()
+        let names = Names::of(&self.host);
+        runs.iter().map(|run| self.run_row(run, &names)).collect()
     }
 
-    fn run_row(&self, run: &Run) -> RunRow {
+    /// Returns the row of a run. Words that a person gave to the session win over those of the launch.
+    fn run_row(&self, run: &Run, names: &Names) -> RunRow {
         let spec: Option<Spec> = run.spec();
         let failure = |moment: HookMoment| {
             let why = run.report(moment)?.failure()?;
             Some(format!("{}: {why}", moment.word()))
         };
         let moments = [HookMoment::Create, HookMoment::Complete];
-        let session = |spec: &Spec| session_of(self, run, spec);
+        let session = spec.as_ref().and_then(|spec| session_of(self, run, spec));
+        let subject = spec.as_ref().map(|spec| spec.adapter.as_str()).zip(session.as_deref());
+        let given = |word: Word, launched: Option<&String>| {
+            let said = subject.and_then(|(adapter, session)| names.word_of(word, adapter, session));
+            let said = said.or(launched.map(String::as_str));
+            said.filter(|word| !word.is_empty()).map(str::to_owned)
+        };
         RunRow {
+            group: given(Word::Group, spec.as_ref().and_then(|s| s.group.as_ref())),
+            name: given(Word::Name, spec.as_ref().and_then(|s| s.name.as_ref())),
             id: run.id.clone(),
-            session: spec.as_ref().and_then(session),
+            session,
             started_at: spec.as_ref().map(|spec| spec.at),
             ended_at: run.over(&self.host),
             exit: run.ended().map(|ended| ended.exit),
@@ -145,8 +156,6 @@ impl Fleet {
             directory: run.directory.to_string_lossy().into_owned(),
             adapter: spec.as_ref().map(|s| s.adapter.clone()),
             cwd: spec.as_ref().map(|s| s.cwd.to_string_lossy().into_owned()),
-            group: spec.as_ref().and_then(|s| s.group.clone()),
-            name: spec.and_then(|s| s.name),
             prompt: prompt(run),
         }
     }

@@ -132,13 +132,14 @@ impl Spawn {
 }
 
 /// Starts a program on the terminal of this process, to show what is written to its standard input. The program
-/// is run directly, without a shell.
+/// is run directly, without a shell. It must be a whole path: the system's own search of the PATH also takes programs
+/// of the current directory.
 pub fn start_reader(
-    program: &OsStr,
+    program: &Path,
     args: &[OsString],
     set: &[(OsString, OsString)],
 ) -> io::Result<Child> {
-    let mut command = command(Path::new(program), args, set, &[]);
+    let mut command = command(program, args, set, &[]);
     command.stdin(std::process::Stdio::piped()).spawn()
 }
 

@@ -2,9 +2,10 @@
 //! is refused.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use crate::trust;
 
@@ -50,4 +51,25 @@ pub fn file(path: &Path) -> io::Result<File> {
     options.write(true).create(true).truncate(true).mode(0o600);
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     options.open(path).map_err(|error| named(path, &error))
+}
+
+/// Writes a new file with this mode beside the places that it may be renamed to, and returns its path. Its name is
+/// random, and a file, a link or a FIFO that is there already is never opened. The directory may belong to anybody.
+pub fn write_beside(directory: &Path, bytes: &[u8], mode: u32) -> io::Result<PathBuf> {
+    let random = RandomState::new().hash_one(std::process::id());
+    let path = directory.join(format!(".agentctl.{random:016x}"));
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    let mut file = options.open(&path)?;
+    // The umask may have removed bits.
+    let chmod = file.set_permissions(fs::Permissions::from_mode(mode));
+    let written = chmod.and_then(|()| file.write_all(bytes));
+    match written {
+        Ok(()) => Ok(path),
+        Err(error) => {
+            let _left = fs::remove_file(&path);
+            Err(error)
+        }
+    }
 }

@@ -119,7 +119,7 @@ fn a_fuse_is_fired_once_whichever_step_is_interrupted() {
         assert_eq!(left.len(), 1, "{case}");
         assert_eq!(left[0].state, FuseState::Interrupted);
         let note = left[0].note.clone().expect("a word about it");
-        assert!(note.contains("not repeated"), "{note}");
+        assert!(note.contains("it is not run again"), "{note}");
         assert!(unfinished(&world.host).expect("looked").is_empty());
         world.sweep(6 * 24 * HOUR);
         assert_eq!(world.names().len(), 1);

@@ -426,7 +426,9 @@ fn a_file_that_is_no_fuse_is_a_fault_and_hides_no_other() {
     let (found, faults) = all(&world.host);
     assert_eq!((found.len(), faults.len()), (1, rubbish.len()), "{faults:?}");
     assert!(
-        faults.iter().all(|f| f.code == FaultCode::Unreadable && f.message.contains("no fuse"))
+        faults.iter().all(
+            |f| f.code == FaultCode::Unreadable && f.message.contains("is not a readable fuse")
+        )
     );
     // A broken fuse can be set again and removed.
     std::fs::write(&place, "{").expect("written");

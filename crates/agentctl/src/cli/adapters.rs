@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use agentctl_core::ask::{AdapterRow, Fleet};
+use agentctl_core::ask::{AdapterRow, AdaptersDocument, Fleet};
 use agentctl_core::host::Host;
 use clap::Args;
 
+use super::listed::Listed;
 use super::shape::{Form, Shape, ShapeArgs};
+use super::watch::watch;
 use crate::face::{CONTROL_COLUMNS, RowContext, columns_table};
 use crate::failure::Outcome;
 use crate::text::wrap;
@@ -23,14 +25,24 @@ pub(super) struct AdaptersArgs {
 }
 
 pub(super) fn cmd_adapters(ui: &mut Ui, fleet: &Fleet, args: &AdaptersArgs) -> Outcome {
-    let (host, shape) = (&fleet.host, args.shape.shape::<AdapterRow>()?);
-    let mut document = fleet.adapters();
-    shape.arrange(host, &mut document.adapters);
-    shape.print(ui, host, &document.adapters, &document)?;
+    let shape = args.shape.shape::<AdapterRow>()?;
+    if shape.is_watched {
+        return watch(ui, fleet, &shape, || Ok(listed(fleet, &shape)));
+    }
+    let listed = listed(fleet, &shape);
+    listed.print(ui, &fleet.host, &shape)?;
     if matches!(shape.form, Form::Table) && shape.has_headers {
-        show_control(ui, host, &shape, &document.adapters)?;
+        show_control(ui, &fleet.host, &shape, &listed.rows)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn listed(fleet: &Fleet, shape: &Shape<AdapterRow>) -> Listed<AdapterRow, AdaptersDocument> {
+    let mut document = fleet.adapters();
+    shape.arrange(&fleet.host, &mut document.adapters);
+    let rows = document.adapters.clone();
+    let (faults, remarks) = (Vec::new(), Vec::new());
+    Listed { title: "adapters", rows, document, faults, remarks, empty: "no agent is supported" }
 }
 
 fn show_control(

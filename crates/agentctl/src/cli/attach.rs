@@ -22,13 +22,13 @@ use crate::ui::Ui;
 /// directory. Live session in tmux: select its pane. Other live session: print which terminal it runs in.
 #[derive(Args)]
 pub(super) struct AttachArgs {
-    #[arg(value_name = "ID", help = ids::ONE)]
-    id: String,
+    #[arg(value_name = "ID", help = ids::ONE_OR_HERE)]
+    id: Option<String>,
 }
 
 pub(super) fn cmd_attach(ui: &mut Ui, loaded: &Loaded, args: &AttachArgs) -> Outcome {
     let fleet = &loaded.fleet();
-    let attachment = fleet.attachment(&args.id);
+    let attachment = fleet.attachment(super::named_or_here(args.id.as_deref()));
     let attachment = attachment.map_err(|why| not_started(fleet, why))?;
     let Attachment { session, way, faults } = attachment;
     for fault in &faults {

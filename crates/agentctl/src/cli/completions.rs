@@ -11,10 +11,12 @@ mod values;
 mod words;
 
 use std::ffi::OsString;
+use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use agentctl_core::ask::{COMPLETION_SHELLS, CompletionShell};
 use clap::{Args, ValueEnum};
 
 use self::answer::Answer;
@@ -29,10 +31,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Print a completion script for a shell
 #[derive(Args)]
-#[command(after_help = "Examples:
-  source <(agentctl completions bash)        in ~/.bashrc
-  source <(agentctl completions zsh)         in ~/.zshrc, after compinit
-  agentctl completions fish | source         in ~/.config/fish/config.fish")]
+#[command(after_help = installation())]
 pub(super) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
@@ -45,6 +44,17 @@ enum Shell {
     Bash,
     Zsh,
     Fish,
+}
+
+/// Returns the lines of the help page that say how the scripts are installed.
+fn installation() -> String {
+    let mut text = "To install:".to_owned();
+    for CompletionShell { name, line, start_up, place, .. } in &COMPLETION_SHELLS {
+        let gap = if place.is_empty() { "" } else { ", " };
+        // Writing to a String cannot fail.
+        let _infallible = write!(text, "\n  {name:<5}  {line:<37}  in ~/{start_up}{gap}{place}");
+    }
+    text
 }
 
 pub(super) fn cmd_completions(ui: &mut Ui, args: &CompletionsArgs) -> Outcome {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use agentctl_core::ask::{CheckState, DaemonState};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigSetting, Loaded, SettingSource};
@@ -14,7 +15,8 @@ use crate::ui::Ui;
 pub(super) enum ConfigCommand {
     /// Check the configuration file
     ///
-    /// Exit code 1 if a setting cannot be used; file, line and key are named.
+    /// Exit code 1 if a setting cannot be used; file, line and key are named. A home, secret, program or terminal
+    /// that is not there is a warning.
     Check(CheckArgs),
     /// Print the path of the configuration file
     Path,
@@ -61,26 +63,21 @@ fn check(ui: &mut Ui, loaded: &Loaded, json: bool) -> Outcome {
             ui.hint(hint);
         }
     }
-    for (name, root) in
-        loaded.host.roots.iter().flat_map(|(n, all)| all.iter().map(move |r| (n, r)))
-    {
-        if !root.is_dir() {
-            ui.warn(&format!(
-                "{}: roots.{name}: there is no directory {}",
-                path.display(),
-                root.display()
-            ));
-        }
+    // The same checks as those of `doctor`.
+    let checks = loaded.fleet().configuration_checks(&loaded.doctor_context(DaemonState::Absent));
+    for check in checks.iter().filter(|check| check.state == CheckState::Failed) {
+        ui.warn(&format!("{}: {}: {}", path.display(), check.name, check.detail));
     }
     for warning in &loaded.warnings {
         ui.warn(warning);
     }
-    let broken = !loaded.findings.is_empty() || loaded.unsafe_commands.is_some();
+    let broken = !loaded.findings.is_empty();
     if broken {
         return Ok(ExitCode::from(Kind::Failed.exit_code()));
     }
     if !json {
-        let shown = with_tilde(&loaded.host.home, &path.to_string_lossy());
+        // The whole path, as in the errors and in `config path`.
+        let shown = path.display();
         let found = if path.exists() { "no errors" } else { "no such file: defaults are used" };
         ui.line(&format!("{shown}: {found}"))?;
         ui.flush()?;

@@ -118,7 +118,8 @@ pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outc
             | DaemonCommand::Install { .. }
     );
     if !is_background {
-        if starts {
+        // A person who gives this order can correct the file. `run` serves without the broken settings.
+        if starts && !matches!(args.command, DaemonCommand::Run { .. }) {
             loaded.check_daemon()?;
         }
         super::warn_of_settings(ui, &loaded);
@@ -152,7 +153,7 @@ pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outc
 fn run(ui: &mut Ui, loaded: Loaded, place: &Place, ready: Option<RawFd>) -> Outcome {
     let failed = |error: std::io::Error| Failure::new(Kind::Failed, error.to_string());
     let ready = ready.map(kernel::inherited).transpose().map_err(failed)?.map(File::from);
-    if let Err(failure) = loaded.check_daemon() {
+    if let Err(failure) = loaded.check_sources() {
         daemon::report_refusal(ready, failure.message());
         return Err(failure);
     }

@@ -12,6 +12,7 @@ use agentctl_core::fleet::{Query, rows_of, shortened};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{ExitWatch, Spawn, Stdio};
 use agentctl_core::model::{Locator, ProcId, Session, Status, Target};
+use agentctl_core::names::{self, Subject};
 use agentctl_core::native::watch::Watch;
 use clap::Args;
 use rustix::process::Signal;
@@ -38,26 +39,54 @@ pub(super) const COMMAND: &str = "demo";
 /// Time limit for the agents to begin, and to end.
 const DEMO_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Name of the directory, prompt, and whether the agent stays when its turn is over.
-const CAST: [(&str, &str, bool); 6] = [
-    (
-        "shop",
-        "Add a discount code to the checkout [[say:Reading the cart module first.]] [[delay:600]]",
-        false,
-    ),
-    (
-        "api",
-        "Run the test suite [[tool:echo running 214 tests; exec sleep 600]] [[say:All green.]]",
-        false,
-    ),
-    (
-        "site",
-        "Rename the brand everywhere [[ask:Also in the archived posts?]] [[say:Renamed.]]",
-        false,
-    ),
-    ("notes", "Summarise yesterday's notes [[say:Three open points, all yours.]] ", true),
-    ("infra", "Check the backup script [[tool:ls]] [[say:It is sound.]]", false),
-    ("mail", "Send the newsletter [[error:the mail server refused the login]]", false),
+/// A demo agent.
+struct DemoAgent {
+    /// The name of its directory and of its session.
+    name: &'static str,
+    prompt: &'static str,
+    /// It stays when its turn is over.
+    stays: bool,
+    /// Says whether its session is in its intended state, with every record written that belongs to it.
+    is_settled: fn(&Session) -> bool,
+}
+
+const AGENTS: [DemoAgent; 6] = [
+    DemoAgent {
+        name: "shop",
+        prompt: "Add a discount code to the checkout [[say:Reading the cart module first.]] [[delay:600]]",
+        stays: false,
+        is_settled: |s| s.status == Status::Running && s.tokens.is_some_and(|t| t.output > 0),
+    },
+    DemoAgent {
+        name: "api",
+        prompt: "Run the test suite [[tool:echo running 214 tests; exec sleep 600]] [[say:All green.]]",
+        stays: false,
+        is_settled: |s| s.reason.is_some() && s.tokens.is_some_and(|t| t.output > 0),
+    },
+    DemoAgent {
+        name: "site",
+        prompt: "Rename the brand everywhere [[ask:Also in the archived posts?]] [[say:Renamed.]]",
+        stays: false,
+        is_settled: |s| s.status == Status::Waiting,
+    },
+    DemoAgent {
+        name: "notes",
+        prompt: "Summarise yesterday's notes [[say:Three open points, all yours.]] ",
+        stays: true,
+        is_settled: |s| s.status == Status::Idle,
+    },
+    DemoAgent {
+        name: "infra",
+        prompt: "Check the backup script [[tool:ls]] [[say:It is sound.]]",
+        stays: false,
+        is_settled: |s| !s.status.is_live(),
+    },
+    DemoAgent {
+        name: "mail",
+        prompt: "Send the newsletter [[error:the mail server refused the login]]",
+        stays: false,
+        is_settled: |s| !s.status.is_live(),
+    },
 ];
 
 pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
@@ -75,8 +104,7 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
             Failure::new(Kind::Failed, message)
         };
         write_scratch(&scratch).map_err(failed)?;
-        let ids = start(host, &scratch)?;
-        settle(fleet, &ids);
+        start(fleet, &scratch)?;
         name_by_directory(fleet, &ours(fleet, &scratch));
     }
     let sessions = ours(fleet, &scratch);
@@ -137,7 +165,7 @@ fn name_by_directory(fleet: &Fleet, sessions: &[Session]) {
 
 /// Creates the directories of the demo agents and their prompts.
 fn write_scratch(scratch: &Path) -> std::io::Result<()> {
-    for (name, prompt, _) in CAST {
+    for DemoAgent { name, prompt, .. } in AGENTS {
         let cwd = scratch.join(name);
         fs::create_dir_all(&cwd)?;
         fs::write(cwd.join("README"), format!("{name}: a scratch directory of `agentctl demo`\n"))?;
@@ -146,64 +174,55 @@ fn write_scratch(scratch: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn start(host: &Host, scratch: &Path) -> Result<Vec<String>, Failure> {
-    let mut ids = Vec::new();
-    for (name, _, stays) in CAST {
-        let cwd = scratch.join(name);
-        let prompt_file = cwd.join(".prompt");
-        let log =
-            OpenOptions::new().create(true).append(true).mode(0o600).open(cwd.join(".log"))?;
-        let id = uuid::Uuid::new_v4().to_string();
-        let mut args =
-            vec![demo::SUBCOMMAND, "--prompt", "-", "--session-id", &id, "--at-most", "600"];
-        if stays {
-            args.push("--stay");
-        }
-        let spawn = Spawn {
-            program: host.program.clone(),
-            args: args.into_iter().map(Into::into).collect(),
-            set: Vec::new(),
-            unset: Vec::new(),
-            cwd,
-            stdin: Stdio::File(fs::File::open(&prompt_file)?),
-            stdout: Stdio::File(log.try_clone()?),
-            stderr: Stdio::File(log),
-            keep: Vec::new(),
-        };
-        spawn.detached().map_err(|e| {
-            Failure::new(Kind::Failed, format!("the demo agent cannot be started: {e}"))
-        })?;
-        ids.push(id);
-    }
-    Ok(ids)
-}
-
-/// Waits by file events until every agent is in its intended state.
-fn settle(fleet: &Fleet, ids: &[String]) {
+/// Starts the agents one after another. Each one is in its intended state before the next begins, so that they are
+/// always listed in the same order.
+fn start(fleet: &Fleet, scratch: &Path) -> Result<(), Failure> {
     let host = &fleet.host;
+    crate::demo::make_home(host)?;
     let home = demo::home(host);
     let (live, sessions) = (home.join("live"), home.join("sessions"));
     let watch = Watch::directories([live.as_path(), sessions.as_path()]);
     let until = Instant::now() + DEMO_TIMEOUT;
-    while Instant::now() < until {
-        let found = ours(fleet, &scratch(host));
-        let settled = |s: &&Session| {
-            s.id.as_ref().is_some_and(|id| ids.contains(id))
-                && match s.cwd.as_deref().and_then(|c| c.rsplit('/').next()) {
-                    Some("infra" | "mail") => !s.status.is_live(),
-                    Some("site") => s.status == Status::Waiting,
-                    Some("notes") => s.status == Status::Idle,
-                    Some("api") => s.reason.is_some(),
-                    _ => s.status == Status::Running,
-                }
-        };
-        if found.iter().filter(settled).count() == ids.len() {
-            return;
-        }
-        if let Ok(watch) = &watch {
-            let _hint = watch.wait(Duration::from_millis(200));
+    for agent in AGENTS {
+        let id = spawn(host, &agent, scratch.join(agent.name))?;
+        while !is_settled(fleet, &agent, &id) && Instant::now() < until {
+            if let Ok(watch) = &watch {
+                let _hint = watch.wait(Duration::from_millis(200));
+            }
         }
     }
+    Ok(())
+}
+
+/// Starts an agent and returns the id of its session.
+fn spawn(host: &Host, agent: &DemoAgent, cwd: PathBuf) -> Result<String, Failure> {
+    let prompt_file = cwd.join(".prompt");
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(cwd.join(".log"))?;
+    let id = uuid::Uuid::new_v4().to_string();
+    let mut args = vec![demo::SUBCOMMAND, "--prompt", "-", "--session-id", &id, "--at-most", "600"];
+    if agent.stays {
+        args.push("--stay");
+    }
+    let spawn = Spawn {
+        program: host.program.clone(),
+        args: args.into_iter().map(Into::into).collect(),
+        set: Vec::new(),
+        unset: Vec::new(),
+        cwd,
+        stdin: Stdio::File(fs::File::open(&prompt_file)?),
+        stdout: Stdio::File(log.try_clone()?),
+        stderr: Stdio::File(log),
+        keep: Vec::new(),
+    };
+    spawn.detached().map_err(|e| {
+        Failure::new(Kind::Failed, format!("the demo agent cannot be started: {e}"))
+    })?;
+    Ok(id)
+}
+
+fn is_settled(fleet: &Fleet, agent: &DemoAgent, id: &str) -> bool {
+    let Ok(found) = fleet.target(&format!("demo:{id}")) else { return false };
+    fleet.inspect(&found.target).session.as_ref().is_some_and(agent.is_settled)
 }
 
 fn clean(ui: &mut Ui, fleet: &Fleet) -> Outcome {
@@ -230,20 +249,21 @@ fn clean(ui: &mut Ui, fleet: &Fleet) -> Outcome {
         .hint("run `agentctl demo --clean` again"));
     }
     let mut removed = 0;
+    let mut subjects = Vec::new();
     for session in &sessions {
         let (Some(id), root) = (&session.id, session.root.clone()) else { continue };
-        if session.name.is_some() {
-            let _without = fleet.name(&format!("demo:{id}"), None);
-        }
         let locator = Locator { id: id.clone(), path: None, parent: None };
         let target = Target { adapter: "demo", root, session: Some(locator), pid: None };
         if let Ok(transcript) = fleet.transcript(&target)
             && let Some(path) = transcript.path()
         {
             fs::remove_file(path)?;
+            subjects.extend(Subject::of(&target));
             removed += 1;
         }
     }
+    // Names without a record mean no session; the demo is removed all the same.
+    let _kept = names::forget(host, &subjects);
     if scratch.exists() {
         fs::remove_dir_all(&scratch)?;
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::config::Loaded;
 use crate::face::doctor_context;
 use crate::failure::Outcome;
-use crate::text::one_line;
+use crate::text::{one_line, wrap};
 use crate::ui::Ui;
 
 /// Check this machine for problems and suggest fixes
@@ -32,6 +32,8 @@ pub(super) fn cmd_doctor(ui: &mut Ui, loaded: &Loaded, args: &DoctorArgs) -> Out
 }
 
 fn show(ui: &mut Ui, checks: &[Check]) -> std::io::Result<()> {
+    const INDENT: &str = "            ";
+    let room = ui.width().map_or(usize::MAX, |width| width.saturating_sub(INDENT.len()).max(20));
     let mut area = "";
     for check in checks {
         if check.area != area {
@@ -47,14 +49,14 @@ fn show(ui: &mut Ui, checks: &[Check]) -> std::io::Result<()> {
             CheckState::Absent => ("absent  ", Style::new().dimmed()),
             CheckState::Failed => ("failed  ", AnsiColor::Red.on_default()),
         };
-        ui.line(&format!(
-            "  {}  {}: {}",
-            ui.paint(style, mark),
-            one_line(&check.name),
-            one_line(&check.detail)
-        ))?;
-        if let Some(hint) = &check.hint {
-            ui.line(&format!("            {hint}"))?;
+        let text = format!("{}: {}", one_line(&check.name), one_line(&check.detail));
+        let mark = ui.paint(style, mark);
+        for (at, line) in wrap(&text, room).iter().enumerate() {
+            let front = if at == 0 { format!("  {mark}  ") } else { INDENT.to_owned() };
+            ui.line(&format!("{front}{line}"))?;
+        }
+        for line in check.hint.iter().flat_map(|hint| wrap(hint, room)) {
+            ui.line(&format!("{INDENT}{line}"))?;
         }
     }
     ui.flush()

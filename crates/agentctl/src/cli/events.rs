@@ -54,7 +54,7 @@ pub(super) struct EventsArgs {
 fn kind(text: &str) -> Result<EventKind, String> {
     EventKind::parse(text).ok_or_else(|| {
         let known: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.word()).collect();
-        format!("types: {}", known.join(", "))
+        format!("there is no type `{text}`; types: {}", known.join(", "))
     })
 }
 

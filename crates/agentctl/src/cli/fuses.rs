@@ -3,19 +3,23 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, MAX_COMMAND_BYTES};
-use agentctl_core::fuses::{Action, Conditions};
+use agentctl_core::ask::{
+    ExtendFuseRequest, Fleet, FuseRequest, FuseSelector, FusesDocument, MAX_COMMAND_BYTES,
+};
+use agentctl_core::fuses::{Action, Conditions, Fuse};
 use agentctl_core::host::Host;
 use clap::{Args, Subcommand};
 
 use super::ids;
-use super::shape::ShapeArgs;
+use super::listed::Listed;
+use super::shape::{Shape, ShapeArgs};
+use super::watch::watch;
 use crate::config::{Loaded, Span};
 use crate::face::{
-    FuseListRow, FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name,
+    FuseListRow, FuseSessions, FuseSet, age, extend_fuse, fuse_actions, fuse_conditions, fuse_name,
     fuse_not_changed, local_minute, set_fuse,
 };
-use crate::failure::Outcome;
+use crate::failure::{Kind, Outcome};
 use crate::session_table;
 use crate::text::one_line;
 use crate::ui::Ui;
@@ -149,6 +153,34 @@ pub(super) struct FusesArgs {
     shape: ShapeArgs,
 }
 
+/// An action of `--on-expire`, as it is typed and completed.
+pub(super) struct ActionWord {
+    /// The word; with a colon if a value follows it.
+    pub(super) word: &'static str,
+    /// The name of the value.
+    value: &'static str,
+    /// The effect of the action.
+    pub(super) what: &'static str,
+}
+
+pub(super) const ACTIONS: [ActionWord; 4] = [
+    ActionWord { word: "event", value: "", what: "only report that the fuse has expired" },
+    ActionWord {
+        word: "stop",
+        value: "",
+        what: "stop the session, or all sessions in the directory",
+    },
+    ActionWord { word: "run:", value: "COMMAND", what: "run a command" },
+    ActionWord { word: "webhook:", value: "URL", what: "post the event to a URL" },
+];
+
+/// Returns the forms of an action as an enumeration.
+fn action_forms() -> String {
+    let forms = ACTIONS.map(|action| format!("{}{}", action.word, action.value));
+    let [first, second, third, last] = forms;
+    format!("{first}, {second}, {third} or {last}")
+}
+
 fn action(text: &str) -> Result<Action, String> {
     match text.split_once(':') {
         None if text == "event" => Ok(Action::Event),
@@ -166,13 +198,13 @@ fn action(text: &str) -> Result<Action, String> {
             Ok(Action::Webhook { url: url.to_owned() })
         }
         Some(("webhook", _)) => Err("write the address like https://example.org/path".into()),
-        _ => Err("write event, stop, run:COMMAND or webhook:URL".into()),
+        _ => Err(format!("write {}", action_forms())),
     }
 }
 
 fn dollars(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
-    amount.ok_or_else(|| "write an amount above 0, like 5.00".into())
+    amount.ok_or_else(|| format!("`{text}` is not an amount above 0; write it like 5.00"))
 }
 
 pub(super) fn cmd_fuse(ui: &mut Ui, loaded: &Loaded, command: FuseCommand) -> Outcome {
@@ -237,28 +269,47 @@ fn cmd_cancel(ui: &mut Ui, fleet: &Fleet, args: CancelArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn cmd_fuses(ui: &mut Ui, fleet: &Fleet, args: &FusesArgs) -> Outcome {
-    let (host, shape) = (&fleet.host, args.shape.shape::<FuseListRow>()?);
-    let mut report = fleet.fuses();
-    let is_empty = report.fuses.is_empty();
-    let mut rows =
-        FuseListRow::all(fleet, std::mem::take(&mut report.fuses), shape.shows_short_ids());
-    shape.arrange(host, &mut rows);
-    report.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
-    if is_empty && !shape.is_for_programs() {
-        let whole = report.faults.is_empty();
-        ui.note(if whole { "no fuse is set" } else { "no fuse could be shown" });
-    } else {
-        shape.print(ui, host, &rows, &report)?;
+pub(super) fn cmd_fuses(ui: &mut Ui, loaded: &Loaded, args: &FusesArgs) -> Outcome {
+    let (fleet, shape) = (&loaded.fleet(), args.shape.shape::<FuseListRow>()?);
+    if shape.is_watched {
+        return watch(ui, fleet, &shape, || Ok(listed(loaded, fleet, &shape)));
     }
+    let listed = listed(loaded, fleet, &shape);
+    listed.print(ui, &fleet.host, &shape)?;
     if !shape.is_for_programs() {
-        for fuse in &report.fuses {
-            if let Some(note) = &fuse.note {
-                ui.warn(&format!("{}: {note}", fuse_name(host, fuse)));
-            }
-        }
+        listed.remarks.iter().for_each(|remark| ui.warn(remark));
     }
-    Ok(super::answered(ui, &report.faults))
+    let is_looked = looks_for_sessions(&shape, &listed.document);
+    let outcome = Ok(super::answered(ui, &listed.faults));
+    if is_looked { super::with_missing_sources(loaded, outcome) } else { outcome }
+}
+
+/// Says whether the form shows the states of sessions: only then are sessions looked for.
+fn looks_for_sessions(shape: &Shape<FuseListRow>, document: &FusesDocument) -> bool {
+    shape.uses("session_state") && document.fuses.iter().any(|fuse| fuse.session.is_some())
+}
+
+fn listed(
+    loaded: &Loaded,
+    fleet: &Fleet,
+    shape: &Shape<FuseListRow>,
+) -> Listed<FuseListRow, FusesDocument> {
+    let host = &fleet.host;
+    let mut document = fleet.fuses();
+    let is_looked = looks_for_sessions(shape, &document);
+    let sessions = is_looked.then(|| FuseSessions::look(fleet, !loaded.sources_may_be_missing()));
+    if let Some(sessions) = &sessions {
+        document.faults.extend(sessions.faults.iter().cloned());
+    }
+    let (fuses, faults) = (std::mem::take(&mut document.fuses), document.faults.clone());
+    let mut rows = FuseListRow::all(fleet, fuses, sessions.as_ref(), shape.shows_short_ids());
+    shape.arrange(host, &mut rows);
+    document.fuses = rows.iter().map(|row| row.fuse.clone()).collect();
+    let remark =
+        |fuse: &Fuse| fuse.note.as_ref().map(|note| format!("{}: {note}", fuse_name(host, fuse)));
+    let remarks = document.fuses.iter().filter_map(remark).collect();
+    let empty = if faults.is_empty() { "no fuse is set" } else { "no fuse could be shown" };
+    Listed { title: "fuses", rows, document, faults, remarks, empty }
 }
 
 /// Describes the changed fuse.
@@ -283,6 +334,9 @@ fn say_daemon(ui: &mut Ui, set: &FuseSet) -> Outcome {
     }
     for fault in &set.document.faults {
         ui.warn_fault(fault);
+    }
+    if set.daemon.has_failed() {
+        return Ok(ExitCode::from(Kind::Unanswered.exit_code()));
     }
     Ok(ExitCode::SUCCESS)
 }

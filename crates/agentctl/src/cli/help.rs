@@ -2,6 +2,7 @@
 //! asked for, so that other commands start without it.
 
 mod examples;
+mod fields;
 mod groups;
 mod reference;
 #[cfg(test)]
@@ -13,9 +14,10 @@ use anstyle::Style;
 use clap::Command;
 
 pub(super) use self::examples::{Examples, examples_of};
+pub(super) use self::fields::fields_of;
 pub(super) use self::groups::beside;
 pub(super) use self::reference::{
-    CONFIGURATION_FILE, FILES, VARIABLES, agent_variables, exit_codes_of,
+    COMMON_VARIABLES, CONFIGURATION_FILE, FILES, agent_variables, exit_codes_of, variables,
 };
 use crate::failure::EXIT_CODES;
 
@@ -52,7 +54,21 @@ fn with_sections(command: Command, path: &str) -> Command {
     let mut text = command.get_after_help().map(|own| format!("{own}\n\n")).unwrap_or_default();
     text.push_str(&exit_status(exit_codes_of(path), heading));
     text.push_str(&examples(path, heading));
-    command.after_help(text)
+    match fields(path, heading) {
+        Some(fields) => command.after_long_help(format!("{fields}{text}")).after_help(text),
+        None => command.after_help(text),
+    }
+}
+
+/// Returns the section with the fields of a listing command.
+fn fields(path: &str, heading: Style) -> Option<String> {
+    let names = fields_of(path)?.join(", ");
+    let mut text = format!("{heading}Fields of templates, and sort keys:{heading:#}\n");
+    for line in crate::text::wrap(&names, PAGE_WIDTH - 2) {
+        let _infallible = writeln!(text, "  {line}");
+    }
+    text.push('\n');
+    Some(text)
 }
 
 /// Returns the section with the examples of a command.
@@ -92,12 +108,7 @@ fn about_configuration(heading: Style) -> String {
 
 /// Returns the sections of the long page: ids, configuration, exit codes and variables.
 fn reference(heading: Style) -> String {
-    let mut text = format!(
-        "{heading}Session ids:{heading:#}\n  \
-         An <ID> is a session id or a prefix of it (4 characters or more), a name,\n  \
-         the pid of a live agent, a directory (`.`: the newest session here, live\n  \
-         ones first), @last (the newest launch), or adapter:id.\n\n"
-    );
+    let mut text = String::new();
     let mut rows = |title: &str, rows: &[(&str, &str)]| {
         let _infallible = writeln!(text, "{heading}{title}:{heading:#}");
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
@@ -106,8 +117,9 @@ fn reference(heading: Style) -> String {
         }
         text.push('\n');
     };
+    rows("Session ids", super::ids::FORMS);
     rows("Files", FILES);
-    rows("Environment", VARIABLES);
+    rows("Environment", &variables());
     let agents = agent_variables().join(", ");
     text.truncate(text.trim_end().len());
     text.push_str("\n  Variables of the agents themselves are read too:\n");

@@ -33,7 +33,7 @@ pub(super) struct ListArgs {
     /// Also list ended sessions that were active in the last 7 days
     #[arg(short, long)]
     all: bool,
-    /// Also list ended sessions active since then: a span (30d), a date (2026-11-01), or `all`; implies -a
+    /// Also list ended sessions active since then: a span (30d), a date (2026-11-01), a time (16:00) or `all`; implies -a
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only sessions of this agent, by adapter name (`agentctl adapters`)
@@ -51,12 +51,6 @@ pub(super) struct ListArgs {
     /// Show subagents under their parent
     #[arg(long)]
     tree: bool,
-    /// Redraw the list when something changes, until `q` or Ctrl-C
-    ///
-    /// On a terminal the list has a screen of its own. Off a terminal a new list is printed when more than an
-    /// age has changed.
-    #[arg(short, long)]
-    watch: bool,
     /// With --watch, on a terminal: ring the bell and send a notification (OSC 9 or 777) when a session starts
     /// to wait for you
     #[arg(long, requires = "watch")]
@@ -93,7 +87,7 @@ pub(super) fn adapter_name(text: &str) -> Result<String, String> {
         return Ok(adapter.name().to_owned());
     }
     let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
-    Err(format!("there is no adapter of that name; adapters: {}", known.join(", ")))
+    Err(format!("there is no adapter `{text}`; adapters: {}", known.join(", ")))
 }
 
 pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome {
@@ -101,11 +95,11 @@ pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome
     let shape = args.shape.shape::<SessionRow>()?;
     let query = query(host, args, &shape)?;
     let settings_faults = loaded.source_faults();
-    if args.watch {
+    if shape.is_watched {
         return watch::watch(ui, fleet, args, &Watched { query, shape, settings_faults });
     }
     let SessionList { mut rows, warning } = session_list(fleet, &query);
-    let asked_faults = rows.faults.len();
+    let asked_faults = rows.faults.clone();
     rows.faults.extend(settings_faults);
     if let Some(warning) = warning {
         ui.warn(&warning);
@@ -118,7 +112,7 @@ pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome
     let listing = arranged(host, &shape, rows);
     show(ui, host, &shape, &listing)?;
     // The user has been warned of the settings before.
-    let code = super::answered(ui, &listing.faults[..asked_faults]);
+    let code = super::answered(ui, &asked_faults);
     // The process ends now: giving back thousands of rows one by one would only delay it.
     std::mem::forget(listing);
     Ok(code)
@@ -177,8 +171,8 @@ pub(super) fn resolved_directory(directory: &Path) -> String {
 /// Reads the value of `--since`; `None` is all history.
 pub(super) fn since(host: &Host, text: &str) -> Result<Option<Time>, Failure> {
     beginning(host.now(), text).map_err(|NoBeginning| {
-        let message = format!("--since: `{text}` is neither a span nor a date");
-        Failure::new(Kind::Usage, message).hint("write it like 30d, 12h, 2026-11-01 or all")
+        let message = format!("--since: `{text}` is neither a span nor a date nor a time");
+        Failure::new(Kind::Usage, message).hint("write it like 30d, 12h, 2026-11-01, 16:00 or all")
     })
 }
 

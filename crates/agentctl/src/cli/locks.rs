@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, LockRequest, UnlockRequest};
+use agentctl_core::ask::{Fleet, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 use clap::Args;
 
-use super::shape::ShapeArgs;
+use super::listed::Listed;
+use super::shape::{Shape, ShapeArgs};
+use super::watch::watch;
 use crate::config::Span;
 use crate::face::{LockListRow, local_minute, not_locked};
 use crate::failure::Outcome;
@@ -68,7 +70,19 @@ pub(super) fn cmd_lock(ui: &mut Ui, fleet: &Fleet, args: &LockArgs) -> Outcome {
         reason: args.reason.clone(),
         ttl_ms: args.ttl.map(Span::millis),
     };
-    let locked = fleet.lock(&request).map_err(|error| not_locked(host, error))?;
+    let locked = fleet.lock(&request).map_err(|error| {
+        let is_missing = matches!(error, LockOrderError::NoDirectory { .. });
+        let failure = not_locked(host, error);
+        let is_listing = args
+            .directory
+            .as_ref()
+            .is_some_and(|name| ["ls", "list"].iter().any(|word| name.as_os_str() == *word));
+        if is_missing && is_listing {
+            failure.hint("`agentctl locks` lists what is locked or occupied")
+        } else {
+            failure
+        }
+    })?;
     if args.json {
         ui.json(&locked)?;
         return Ok(ExitCode::SUCCESS);
@@ -92,18 +106,22 @@ pub(super) fn cmd_unlock(ui: &mut Ui, fleet: &Fleet, args: &UnlockArgs) -> Outco
 }
 
 pub(super) fn cmd_locks(ui: &mut Ui, fleet: &Fleet, args: &LocksArgs) -> Outcome {
-    let (host, shape) = (&fleet.host, args.shape.shape::<LockListRow>()?);
-    let mut report = fleet.locks();
-    let is_empty = report.locks.is_empty();
-    let locks = std::mem::take(&mut report.locks);
-    let mut rows = LockListRow::all(fleet, locks, shape.shows_short_ids());
-    shape.arrange(host, &mut rows);
-    report.locks = rows.iter().map(|row| row.lock.clone()).collect();
-    if is_empty && !shape.is_for_programs() {
-        let whole = report.faults.is_empty();
-        ui.note(if whole { "nothing is locked or occupied" } else { "no lock could be shown" });
-    } else {
-        shape.print(ui, host, &rows, &report)?;
+    let shape = args.shape.shape::<LockListRow>()?;
+    if shape.is_watched {
+        return watch(ui, fleet, &shape, || Ok(listed(fleet, &shape)));
     }
-    Ok(super::answered(ui, &report.faults))
+    let listed = listed(fleet, &shape);
+    listed.print(ui, &fleet.host, &shape)?;
+    Ok(super::answered(ui, &listed.faults))
+}
+
+fn listed(fleet: &Fleet, shape: &Shape<LockListRow>) -> Listed<LockListRow, LocksDocument> {
+    let mut document = fleet.locks();
+    let (locks, faults) = (std::mem::take(&mut document.locks), document.faults.clone());
+    let mut rows = LockListRow::all(fleet, locks, shape.shows_short_ids());
+    shape.arrange(&fleet.host, &mut rows);
+    document.locks = rows.iter().map(|row| row.lock.clone()).collect();
+    let whole = faults.is_empty();
+    let empty = if whole { "nothing is locked or occupied" } else { "no lock could be shown" };
+    Listed { title: "locks", rows, document, faults, remarks: Vec::new(), empty }
 }

@@ -5,8 +5,8 @@ mod printer;
 mod selection;
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::fleet::Query;
-use agentctl_core::model::{Fault, Target, Time};
+use agentctl_core::model::{Fault, Target};
+use agentctl_core::names::Names;
 use agentctl_core::transcript::{Page, Selection, Transcript};
 use clap::Args;
 
@@ -32,7 +32,7 @@ pub(super) struct LogsArgs {
     /// Show the last N turns, each from its prompt on [default: 1 on a terminal]
     #[arg(long, value_name = "N", conflicts_with = "count")]
     turns: Option<usize>,
-    /// Only messages since then: a span (30m), a date (2026-11-01) or a time
+    /// Only messages since then: a span (30m), a date (2026-11-01) or a time (16:00)
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only messages of this role (repeatable, or separated by commas)
@@ -85,7 +85,8 @@ pub(super) fn cmd_logs(ui: &mut Ui, fleet: &Fleet, args: &LogsArgs) -> Outcome {
     }
     // The watch is set before the first read, so that no message in between is missed.
     let watch = args.follow.then(|| follow::watch(&sources));
-    show(ui, args, &mut sources, &selection)?;
+    let long = show(ui, args, &mut sources, &selection)?;
+    ui.paged(&fleet.host, &long)?;
     let Some(watch) = watch else { return Ok(super::answered(ui, &faults)) };
     for fault in &faults {
         ui.warn_fault(fault);
@@ -109,17 +110,9 @@ fn targets(fleet: &Fleet, args: &LogsArgs) -> Result<(Vec<Target>, Vec<Fault>), 
         faults.extend(hidden);
     }
     if let Some(group) = &args.group {
-        let since = super::list::since(&fleet.host, super::list::USUAL_HISTORY)?;
-        let since_ms = since.map(Time::millis);
-        let group = Some(group.clone());
-        let listing = fleet.list(&Query { all: true, since_ms, group, ..Query::default() });
-        listing.sessions.iter().for_each(|session| add(session.target()));
-        faults.extend(listing.faults);
-    }
-    if targets.is_empty() {
-        let group = args.group.as_deref().unwrap_or_default();
-        let why = format!("no session is in the group `{group}`");
-        return Err(Failure::new(Kind::NotFound, why).hint("see `agentctl list -a`"));
+        let (members, hidden) = super::group_members(fleet, group)?;
+        members.into_iter().for_each(add);
+        faults.extend(hidden);
     }
     Ok((targets, faults))
 }
@@ -131,7 +124,7 @@ fn open(
     targets: &[Target],
     (form, full): (Form, bool),
 ) -> Result<Vec<Source>, Failure> {
-    let labels = session_labels(targets);
+    let labels = session_labels(&Names::of(&fleet.host), targets);
     let mut sources = Vec::new();
     for (target, label) in targets.iter().zip(labels) {
         let transcript = match fleet.transcript(target) {
@@ -150,13 +143,13 @@ fn open(
     Ok(sources)
 }
 
-/// Shows the part of the conversations that is there already.
+/// Shows the part of the conversations that is there already. Returns the lines that may go to a pager.
 fn show(
     ui: &mut Ui,
     args: &LogsArgs,
     sources: &mut [Source],
     selection: &Selection,
-) -> Result<(), Failure> {
+) -> Result<Vec<String>, Failure> {
     if args.raw {
         for source in sources {
             let count = args.count.map_or(selection::DEFAULT_COUNT, |Count(count)| count);
@@ -164,7 +157,7 @@ fn show(
                 source.transcript.last_raw(count).map_err(|error| unread_conversation(&error))?;
             printer::raw_lines(ui, &lines)?;
         }
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut pages = Vec::new();
     for source in sources.iter_mut() {
@@ -185,9 +178,10 @@ fn show(
         for line in &lines {
             ui.line(line)?;
         }
-        return Ok(ui.flush()?);
+        ui.flush()?;
+        return Ok(Vec::new());
     }
-    Ok(ui.paged(&lines)?)
+    Ok(lines)
 }
 
 fn note_emptiness(ui: &mut Ui, args: &LogsArgs, pages: &[Page]) {

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use agentctl_core::native::private;
 use clap::{Args, Command};
 
 use self::page::page;
@@ -104,18 +105,28 @@ fn pages(root: &Command) -> Vec<PageFile> {
     files
 }
 
-/// Writes the pages, each one atomically.
+/// Manual pages are for all users.
+const PAGE_MODE: u32 = 0o644;
+
+/// Writes all pages beside their places, then renames them. An error before the first rename changes no page.
 fn install(directory: &Path, pages: &[PageFile]) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    let beside = directory.join(format!(".agentctl.{}", std::process::id()));
-    for file in pages {
-        let written = fs::write(&beside, &file.text);
-        let written = written.and_then(|()| fs::rename(&beside, directory.join(&file.name)));
-        if let Err(error) = written {
-            // A leftover has a name of its own, which no page has.
-            let _left = fs::remove_file(&beside);
-            return Err(error);
+    let mut beside = Vec::new();
+    let installed = pages
+        .iter()
+        .try_for_each(|file| {
+            beside.push(private::write_beside(directory, &file.text, PAGE_MODE)?);
+            Ok(())
+        })
+        .and_then(|()| {
+            let mut both = beside.iter().zip(pages);
+            both.try_for_each(|(from, file)| fs::rename(from, directory.join(&file.name)))
+        });
+    if installed.is_err() {
+        for path in beside {
+            // Those that were renamed are not there.
+            let _left = fs::remove_file(path);
         }
     }
-    Ok(())
+    installed
 }

@@ -16,6 +16,7 @@ mod help;
 mod ids;
 mod launch;
 mod list;
+mod listed;
 mod locks;
 mod logs;
 mod man;
@@ -32,13 +33,17 @@ mod stream_end;
 mod usage;
 mod version;
 mod wait;
+mod watch;
 mod why;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::model::{Fault, Target};
+use agentctl_core::fleet::Query;
+use agentctl_core::model::{Fault, Session, Target, Time};
+use agentctl_core::names::Names;
 use agentctl_core::resolve::HERE;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -184,7 +189,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             let loaded = loaded(ui)?;
             fuses::cmd_fuse(ui, &loaded, command)
         }
-        Command::Fuses(args) => without_sources(ui, fuses::cmd_fuses, &args),
+        Command::Fuses(args) => {
+            let loaded = loaded(ui)?;
+            fuses::cmd_fuses(ui, &loaded, &args)
+        }
         Command::Doctor(args) => {
             let loaded = crate::config::load_all()?;
             let outcome = doctor::cmd_doctor(ui, &loaded, &args);
@@ -284,6 +292,27 @@ fn command() -> clap::Command {
 fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
     let found = fleet.target(text).map_err(|not_one| unresolved(fleet, text, not_one))?;
     Ok((found.target, found.faults))
+}
+
+/// Finds the sessions of a group: the live ones, and those that ended in the last days.
+fn group_members(fleet: &Fleet, group: &str) -> Result<(Vec<Target>, Vec<Fault>), Failure> {
+    let since_ms = list::since(&fleet.host, list::USUAL_HISTORY)?.map(Time::millis);
+    let query = Query { all: true, since_ms, group: Some(group.to_owned()), ..Query::default() };
+    let listing = fleet.list(&query);
+    if !listing.sessions.is_empty() {
+        let members = listing.sessions.iter().map(Session::target).collect();
+        return Ok((members, listing.faults));
+    }
+    let names = Names::of(&fleet.host);
+    let groups: BTreeSet<&str> = names.groups().collect();
+    let groups: Vec<&str> = groups.into_iter().collect();
+    let message = format!("no session of the last days is in the group `{group}`");
+    let failure = Failure::new(Kind::NotFound, message).beside(listing.faults);
+    Err(if groups.is_empty() {
+        failure.hint("there is no group; `agentctl group ID GROUP` makes one")
+    } else {
+        failure.hint(format!("groups: {}", groups.join(", ")))
+    })
 }
 
 /// Returns the text that names a session; without one, the only session of this directory is meant.

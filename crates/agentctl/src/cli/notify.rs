@@ -20,6 +20,7 @@ pub(super) enum NotifyCommand {
     #[command(after_help = "Channels in the configuration file:
   [notify]
   desktop = true                  # notify-send, on macOS osascript; the default
+                                  # where none of tmux, tty and terminal is set
   command = [\"my-notifier\"]       # a program of your own instead
   tmux = true                     # the status line of every tmux client
   tty = \"/dev/pts/3\"              # a terminal of yours: what `tty` prints there
@@ -68,7 +69,7 @@ fn none() -> Failure {
 /// Notifies the terminal of this command, if it has one.
 fn test_terminal(ui: &mut Ui, notice: &Notice, loaded: &Loaded) -> Result<String, Failure> {
     if !ui.is_terminal() {
-        return Ok(format!("{:<9} ok      not sent: the output is no terminal", "terminal"));
+        return Ok(format!("{:<9} skipped the output is no terminal", "terminal"));
     }
     ui.raw(&TerminalSequence::of(&loaded.host).bytes(&notice.text))?;
     Ok(format!("{:<9} ok      sent to this terminal", "terminal"))

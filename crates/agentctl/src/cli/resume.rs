@@ -67,7 +67,7 @@ pub(super) fn cmd_resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outc
     }
     let subject =
         if args.fork { LaunchSubject::Fork { session } } else { LaunchSubject::Resume { session } };
-    // The name that was given at the launch stays with the earlier run.
+    // The session keeps its name: names belong to sessions, not to runs.
     let wanted = Wanted { subject, prompt, cwd: args.cwd, name: None };
     start(ui, loaded, args.flags, wanted)
 }

@@ -1,17 +1,18 @@
-//! `agentctl runs` and `agentctl prune`: lists and removes the folders of earlier launches.
+//! `agentctl runs`, `agentctl prune` and `agentctl rm`: lists and removes the folders of earlier launches.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    Fleet, PruneDocument, PruneOptions, RunRow, RunsDocument, RunsNotFound, RunsNotRemoved,
+    Fleet, OutputStream, PruneDocument, PruneOptions, RunRow, RunsDocument, RunsNotFound,
+    RunsNotRemoved,
 };
 use clap::Args;
 
 use super::ids;
-use super::shape::ShapeArgs;
+use super::listed::Listed;
+use super::shape::{Shape, ShapeArgs};
+use super::watch::watch;
 use crate::config::{Defaults, Span};
 use crate::face::{ListRow, RowContext, RunListRow, columns_table, not_pruned, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
@@ -30,13 +31,23 @@ pub(super) struct RunsArgs {
     #[arg(value_name = "ID", help = ids::RUNS_OF_ONE)]
     id: Option<String>,
     /// Print what the agent of the newest of these runs wrote to stdout
-    #[arg(long, requires = "id", conflicts_with = "stderr")]
+    #[arg(long, requires = "id", conflicts_with_all = ["stderr", "watch"])]
     stdout: bool,
     /// Print what the agent of the newest of these runs wrote to stderr
-    #[arg(long, requires = "id")]
+    #[arg(long, requires = "id", conflicts_with = "watch")]
     stderr: bool,
     #[command(flatten)]
     shape: ShapeArgs,
+}
+
+impl RunsArgs {
+    fn stream(&self) -> Option<OutputStream> {
+        match (self.stdout, self.stderr) {
+            (true, _) => Some(OutputStream::Stdout),
+            (_, true) => Some(OutputStream::Stderr),
+            _ => None,
+        }
+    }
 }
 
 /// Remove ended runs
@@ -80,44 +91,69 @@ pub(super) fn cmd_runs(
     defaults: &Defaults,
     args: &RunsArgs,
 ) -> Outcome {
-    let (host, shape) = (&fleet.host, args.shape.shape::<RunListRow>()?);
-    let mut document = match &args.id {
-        Some(id) => fleet.session_runs(id).map_err(|why| runs_not_found(fleet, id, why))?,
-        None => fleet.runs(defaults.keep)?,
-    };
-    if args.stdout || args.stderr {
-        return print_output(ui, &document, if args.stdout { "stdout" } else { "stderr" });
+    let shape = args.shape.shape::<RunListRow>()?;
+    if let (Some(id), Some(stream)) = (&args.id, args.stream()) {
+        return print_output(ui, fleet, id, stream);
+    }
+    let document = document(fleet, defaults, args.id.as_deref())?;
+    if shape.is_watched {
+        return watch(ui, fleet, &shape, || {
+            let now = match self::document(fleet, defaults, args.id.as_deref()) {
+                // The session had runs at first; they were removed.
+                Err(failure) if failure.is_not_found() => RunsDocument {
+                    schema_version: document.schema_version,
+                    runs: Vec::new(),
+                    bytes: 0,
+                },
+                now => now?,
+            };
+            Ok(listed(fleet, &shape, now))
+        });
     }
     let count = document.runs.len();
-    let mut rows =
-        RunListRow::all(fleet, std::mem::take(&mut document.runs), shape.shows_short_ids());
-    shape.arrange(host, &mut rows);
-    document.runs = rows.iter().map(|row| row.run.clone()).collect();
-    if count == 0 && !shape.is_for_programs() {
-        ui.note("no runs: nothing was launched with `agentctl launch` recently");
-        return Ok(ExitCode::SUCCESS);
-    }
-    shape.print(ui, host, &rows, &document)?;
-    if !shape.is_for_programs() {
-        print_hook_failures(ui, &rows)?;
+    let listed = listed(fleet, &shape, document);
+    listed.print(ui, &fleet.host, &shape)?;
+    if !listed.is_empty(&shape) && !shape.is_for_programs() {
+        for remark in &listed.remarks {
+            ui.line(remark)?;
+        }
+        ui.flush()?;
         let runs = if count == 1 { "run" } else { "runs" };
-        ui.note(&format!("{count} {runs}, {}", byte_size(document.bytes)));
+        ui.note(&format!("{count} {runs}, {}", byte_size(listed.document.bytes)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+fn document(fleet: &Fleet, defaults: &Defaults, id: Option<&str>) -> Result<RunsDocument, Failure> {
+    match id {
+        Some(id) => fleet.session_runs(id).map_err(|why| runs_not_found(fleet, id, why)),
+        None => Ok(fleet.runs(defaults.keep)?),
+    }
+}
+
+fn listed(
+    fleet: &Fleet,
+    shape: &Shape<RunListRow>,
+    mut document: RunsDocument,
+) -> Listed<RunListRow, RunsDocument> {
+    let runs = std::mem::take(&mut document.runs);
+    let mut rows = RunListRow::all(fleet, runs, shape.shows_short_ids());
+    shape.arrange(&fleet.host, &mut rows);
+    document.runs = rows.iter().map(|row| row.run.clone()).collect();
+    let empty = "no runs: nothing was launched with `agentctl launch` recently";
+    let (faults, remarks) = (Vec::new(), hook_failures(&rows));
+    Listed { title: "runs", rows, document, faults, remarks, empty }
+}
+
 /// Prints the output of the newest run: unchanged if it is piped, with control characters neutralised on a terminal.
-fn print_output(ui: &mut Ui, document: &RunsDocument, stream: &str) -> Outcome {
-    let Some(run) = document.runs.first() else { return Ok(ExitCode::SUCCESS) };
-    let path = Path::new(&run.directory).join(stream);
-    let failed =
-        |error| Failure::new(Kind::Failed, format!("{} cannot be read: {error}", path.display()));
-    let mut file = BufReader::new(File::open(&path).map_err(failed)?);
+fn print_output(ui: &mut Ui, fleet: &Fleet, text: &str, stream: OutputStream) -> Outcome {
+    let opened = fleet.run_output(text, stream);
+    let mut file = BufReader::new(opened.map_err(|why| runs_not_found(fleet, text, why))?);
     let mut line = Vec::new();
     loop {
         line.clear();
         // A line without an end is printed in parts.
-        if file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(failed)? == 0 {
+        if file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
             ui.flush()?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -134,6 +170,9 @@ fn runs_not_found(fleet: &Fleet, text: &str, why: RunsNotFound) -> Failure {
         RunsNotFound::NotOne(not_one) => unresolved(fleet, text, not_one),
         RunsNotFound::NoRun { session } => no_run(&session),
         RunsNotFound::Failed(error) => not_pruned(error),
+        RunsNotFound::Unreadable { path, why } => {
+            Failure::new(Kind::Failed, format!("{} cannot be read: {why}", path.display()))
+        }
     }
 }
 
@@ -148,19 +187,19 @@ fn table(ui: &mut Ui, fleet: &Fleet, runs: &[RunRow]) -> std::io::Result<()> {
     let rows = RunListRow::all(fleet, runs.to_vec(), true);
     let table = columns_table(&context, RunListRow::COLUMNS, rows.iter());
     ui.drawn(&table.draw(ui.canvas(), true))?;
-    print_hook_failures(ui, &rows)
-}
-
-/// Prints the failures of the hooks of these runs, below their table.
-fn print_hook_failures(ui: &mut Ui, rows: &[RunListRow]) -> std::io::Result<()> {
-    for row in rows {
-        let name = row.short_session().unwrap_or("-");
-        let run = &row.run;
-        for failure in &run.hook_failures {
-            ui.line(&format!("{name}: {}", one_line(failure)))?;
-        }
+    for failure in hook_failures(&rows) {
+        ui.line(&failure)?;
     }
     ui.flush()
+}
+
+/// Returns the failures of the hooks of these runs, each behind its session.
+fn hook_failures(rows: &[RunListRow]) -> Vec<String> {
+    let failures = rows.iter().flat_map(|row| {
+        let name = row.short_session().unwrap_or("-");
+        row.run.hook_failures.iter().map(move |why| format!("{name}: {}", one_line(why)))
+    });
+    failures.collect()
 }
 
 pub(super) fn cmd_prune(ui: &mut Ui, fleet: &Fleet, args: &PruneArgs) -> Outcome {
@@ -231,41 +270,32 @@ pub(super) fn cmd_rm(ui: &mut Ui, fleet: &Fleet, args: &RmArgs) -> Outcome {
     remove(ui, fleet, &args.ids, args.json)
 }
 
-/// Removes the runs of sessions that were named.
+/// Removes the runs of sessions that were named; of all or, if one is refused, of none.
 fn remove(ui: &mut Ui, fleet: &Fleet, ids: &[String], json: bool) -> Outcome {
-    let mut all: Option<PruneDocument> = None;
-    for text in ids {
-        let removed = fleet.remove_runs(text).map_err(|why| not_removed(fleet, text, why))?;
-        if !json {
-            let runs = ended(&removed.pruned);
-            let session = removed.pruned.first().and_then(|run| run.session.clone());
-            let session = session.unwrap_or_else(|| text.clone());
-            ui.line(&format!("removed {runs} of {session}, {}", byte_size(removed.bytes)))?;
-        }
-        match &mut all {
-            None => all = Some(removed),
-            Some(all) => {
-                all.bytes += removed.bytes;
-                all.pruned.extend(removed.pruned);
-            }
-        }
-    }
+    let removed = fleet.remove_runs(ids).map_err(|why| not_removed(fleet, why))?;
     if json {
-        ui.json(&all)?;
-    } else {
-        ui.flush()?;
-        ui.note("the sessions' own records stay with their agents");
+        ui.json(&removed)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    for runs in removed.pruned.chunk_by(|a, b| a.session == b.session) {
+        let [first, ..] = runs else { continue };
+        let name = first.session.as_ref().unwrap_or(&first.id);
+        let bytes = runs.iter().map(|run| run.bytes).sum();
+        ui.line(&format!("removed {} of {name}, {}", ended(runs), byte_size(bytes)))?;
+    }
+    ui.flush()?;
+    ui.note("the sessions' own records stay with their agents");
     Ok(ExitCode::SUCCESS)
 }
 
-fn not_removed(fleet: &Fleet, text: &str, why: RunsNotRemoved) -> Failure {
+fn not_removed(fleet: &Fleet, why: RunsNotRemoved) -> Failure {
     match why {
-        RunsNotRemoved::NotOne(not_one) => unresolved(fleet, text, not_one),
-        RunsNotRemoved::Live { session } => {
-            Failure::new(Kind::Refused, format!("`{session}` is live: its run is in use"))
-                .hint(format!("`agentctl stop {session}` ends it"))
-        }
+        RunsNotRemoved::NotOne { text, why } => unresolved(fleet, &text, why),
+        RunsNotRemoved::Live { session } => Failure::new(
+            Kind::Refused,
+            format!("`{session}` is live, and nothing of a live session is removed"),
+        )
+        .hint(format!("`agentctl stop {session}` ends it")),
         RunsNotRemoved::NoRun { session } => no_run(&session),
         RunsNotRemoved::Running { run } => {
             Failure::new(Kind::Refused, format!("run {run} has not ended"))

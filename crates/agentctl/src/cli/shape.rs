@@ -5,7 +5,8 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::face::{
-    Arrangement, ListRow, RowContext, SortKey, Template, TemplateError, UnknownField, columns_table,
+    Arrangement, Column, ListRow, RowContext, SortKey, Template, TemplateError, UnknownField,
+    columns_table,
 };
 use crate::failure::{Failure, Kind};
 use crate::ui::{Canvas, Ui};
@@ -14,7 +15,7 @@ use crate::ui::{Canvas, Ui};
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Output options")]
 pub(super) struct ShapeArgs {
-    /// Print only whole ids (the pid of a process without a session)
+    /// Print only whole ids: of sessions (or their pids), of fuses; directories of locks, names of adapters
     #[arg(short, long, conflicts_with_all = ["output", "format", "json"])]
     quiet: bool,
     /// Output form
@@ -23,8 +24,8 @@ pub(super) struct ShapeArgs {
     /// Print each row with a template: '{id} {status}' or 'table {id}\t{status}'
     ///
     /// `{field}` is a value, `{field:10}` the value padded to 10 columns, `\t` a tab, `\n` a newline, `{{` a
-    /// brace. `table` in front aligns the columns that tabs separate and adds a heading. The error for an
-    /// unknown field lists the fields; so does docs/FORMAT.md.
+    /// brace. `table` in front aligns the columns that tabs separate and adds a heading. `json` is the same as
+    /// -o json.
     #[arg(long, value_name = "TEMPLATE", conflicts_with = "json")]
     format: Option<String>,
     /// Sort by a field; `--sort=-KEY` sorts in descending order
@@ -45,6 +46,12 @@ pub(super) struct ShapeArgs {
     /// Print one JSON document (same as -o json)
     #[arg(long)]
     json: bool,
+    /// Redraw the list when something changes, until `q` or Ctrl-C
+    ///
+    /// On a terminal the list has a screen of its own. Off a terminal a new list is printed when more than an
+    /// age has changed. With --json one document is printed on a line.
+    #[arg(short, long)]
+    watch: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -55,7 +62,7 @@ enum OutputArg {
     Json,
     /// One JSON object per line
     Jsonl,
-    /// One name per line that `agentctl status` accepts
+    /// The session of each row, as `agentctl status` accepts it
     Name,
 }
 
@@ -76,6 +83,8 @@ pub(super) struct Shape<R: 'static> {
     pub(super) arrangement: Arrangement<R>,
     pub(super) has_headers: bool,
     pub(super) is_whole: bool,
+    /// The list is shown again whenever it changes.
+    pub(super) is_watched: bool,
 }
 
 impl ShapeArgs {
@@ -84,19 +93,21 @@ impl ShapeArgs {
         let sort = self.sort.as_deref().map(SortKey::parse).transpose();
         let sort = sort.map_err(|unknown| unknown_field("--sort", "key", &unknown))?;
         let arrangement = Arrangement { sort, is_reversed: self.reverse, limit: self.limit };
+        let form = self.form()?;
+        if self.watch && matches!(form, Form::JsonLines) {
+            return Err(watched_json_lines());
+        }
         let (has_headers, is_whole) = (!self.no_headers, self.no_trunc);
-        Ok(Shape { form: self.form()?, arrangement, has_headers, is_whole })
+        Ok(Shape { form, arrangement, has_headers, is_whole, is_watched: self.watch })
     }
 
     fn form<R: ListRow>(&self) -> Result<Form<R>, Failure> {
-        if let Some(text) = &self.format {
-            return Template::parse(text).map(Form::Template).map_err(|error| match error {
-                TemplateError::Field(unknown) => unknown_field("--format", "field", &unknown),
-                TemplateError::Syntax(why) => {
-                    let failure = Failure::new(Kind::Usage, format!("--format: {why}"));
-                    failure.hint("write fields like {id}, and {{ for a brace")
-                }
-            });
+        match self.format.as_deref() {
+            None => {}
+            // Docker's names of two forms.
+            Some("json") => return Ok(Form::Json),
+            Some("table") => return Ok(Form::Table),
+            Some(text) => return template(text).map(Form::Template),
         }
         match self.output {
             Some(OutputArg::Json) => Ok(Form::Json),
@@ -115,6 +126,25 @@ impl ShapeArgs {
     }
 }
 
+/// Reads the template of `--format`.
+pub(super) fn template<R: ListRow>(text: &str) -> Result<Template<R>, Failure> {
+    Template::parse(text).map_err(|error| match error {
+        TemplateError::Field(unknown) => unknown_field("--format", "field", &unknown),
+        TemplateError::Syntax(why) => {
+            let failure = Failure::new(Kind::Usage, format!("--format: {why}"));
+            failure.hint("write fields like {id}, and {{ for a brace")
+        }
+    })
+}
+
+fn watched_json_lines() -> Failure {
+    let why = "a row that leaves the list would have no line";
+    let message = format!("--watch and -o jsonl exclude each other: {why}");
+    Failure::new(Kind::Usage, message).hint(
+        "`--watch -o json` prints the whole list a line, `agentctl events --json` one change a line",
+    )
+}
+
 fn unknown_field(flag: &str, what: &str, unknown: &UnknownField) -> Failure {
     let message = format!("{flag}: there is no {what} `{}`", unknown.name);
     Failure::new(Kind::Usage, message).hint(format!("{what}s: {}", unknown.known.join(", ")))
@@ -128,6 +158,18 @@ impl<R: ListRow> Shape<R> {
             Form::Template(template) => !template.is_table(),
             Form::Json | Form::JsonLines | Form::Names | Form::Ids => true,
         }
+    }
+
+    /// Says whether a field is shown, or decides the order.
+    pub(super) fn uses(&self, field: &str) -> bool {
+        let has = |columns: &[Column]| columns.iter().any(|column| column.field == field);
+        let is_shown = match &self.form {
+            Form::Table => has(R::COLUMNS),
+            Form::WideTable => has(R::WIDE_COLUMNS),
+            Form::Template(template) => template.uses(&[field]),
+            Form::Json | Form::JsonLines | Form::Names | Form::Ids => false,
+        };
+        is_shown || self.arrangement.sort.as_ref().is_some_and(|key| key.name() == field)
     }
 
     /// Says whether the form shows shortened ids. To shorten them all history is read.
@@ -213,6 +255,8 @@ pub(super) fn wants_json(args: &[std::ffi::OsString]) -> bool {
     args.iter().enumerate().any(|(at, arg)| match *arg {
         "--json" => true,
         "-o" | "--output" => args.get(at + 1).is_some_and(|form| is_json(form)),
+        "--format" => args.get(at + 1) == Some(&"json"),
+        "--format=json" => true,
         other => {
             let form = other.strip_prefix("--output=").or_else(|| other.strip_prefix("-o"));
             form.is_some_and(is_json)

@@ -3,15 +3,15 @@
 use agentctl_core::ask::{DetailedSession, Fleet, StatusDocument};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Time, Tokens};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::ids;
 use crate::face::{
-    age, ended_by_text, exit_value, grouped_number, session_reason_in_brackets, span_text,
-    unresolved,
+    RowContext, Template, age, ended_by_text, exit_value, grouped_number, local_minute,
+    session_reason_in_brackets, span_text, unresolved,
 };
 use crate::failure::{Failure, Outcome};
-use crate::session_table;
+use crate::session_table::{self, SessionRow};
 use crate::text::{clean, columns, one_line, wrap};
 use crate::ui::Ui;
 
@@ -23,17 +23,48 @@ use crate::ui::Ui;
 pub(super) struct StatusArgs {
     #[arg(value_name = "ID", help = ids::ONE_OR_HERE)]
     id: Option<String>,
-    /// Print one JSON object
+    /// Output form
+    #[arg(short, long, value_name = "FORM", value_enum, conflicts_with_all = ["format", "json"])]
+    output: Option<OutputArg>,
+    /// Print the session with a template of `list`: '{id} {status}'; `json` is the same as -o json
+    ///
+    /// The fields are those of `agentctl list --help`.
+    #[arg(long, value_name = "TEMPLATE", conflicts_with = "json")]
+    format: Option<String>,
+    /// Print one JSON object (same as -o json)
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OutputArg {
+    /// One JSON object
+    Json,
+}
+
+impl StatusArgs {
+    fn wants_json(&self) -> bool {
+        self.json || self.output.is_some() || self.format.as_deref() == Some("json")
+    }
+
+    /// Returns the template, checked before any source is asked.
+    fn template(&self) -> Result<Option<Template<SessionRow>>, Failure> {
+        let text = self.format.as_deref().filter(|text| *text != "json");
+        text.map(super::shape::template).transpose()
+    }
+}
+
 pub(super) fn cmd_status(ui: &mut Ui, fleet: &Fleet, args: &StatusArgs) -> Outcome {
     let host = &fleet.host;
+    let template = args.template()?;
     let DetailedSession { document, faults, .. } =
         inspect(fleet, super::named_or_here(args.id.as_deref()))?;
-    if args.json {
+    if args.wants_json() {
         ui.json(&document)?;
+    } else if let Some(template) = template {
+        let row = SessionRow::alone(document.session);
+        ui.line(&template.line(&RowContext { host, now: host.now() }, &row))?;
+        ui.flush()?;
     } else {
         for line in lines(ui, host, &document) {
             ui.line(&line)?;
@@ -135,7 +166,7 @@ fn pids(session: &Session) -> Option<String> {
 }
 
 fn moment(now: Time, then: Time) -> String {
-    format!("{} ago  ({then})", age(now, then))
+    format!("{} ago  ({})", age(now, then), local_minute(then))
 }
 
 fn tokens(t: Tokens) -> String {

@@ -50,7 +50,7 @@ pub(super) struct StopArgs {
     /// Time limit for each session [default: 10s plus the time its agent needs to exit]
     #[arg(long, value_name = "SPAN")]
     timeout: Option<Span>,
-    /// With --all or a filter: do not ask for confirmation; required off a terminal
+    /// Without an id: do not ask for confirmation; required off a terminal
     #[arg(short, long)]
     yes: bool,
     /// Print one JSON document
@@ -72,10 +72,11 @@ pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
     }
     let targets = fleet.stop_targets(&request(args));
     let targets = targets.map_err(|found| unresolved(fleet, &found.text, found.why))?;
-    if args.selects() {
+    if args.ids.is_empty() {
+        if !args.selects() {
+            only_here(&targets)?;
+        }
         confirm(ui, fleet, args, &targets)?;
-    } else if args.ids.is_empty() {
-        only_here(&targets)?;
     }
     let mut written = Ok(());
     let document = fleet.stop(&targets, &mut |news| {
@@ -138,7 +139,7 @@ fn query(args: &StopArgs) -> Query {
     }
 }
 
-/// Checks that the current directory has exactly one live session: nothing was named.
+/// Checks that the current directory has exactly one live session, for an order that names none.
 fn only_here(targets: &StopTargets) -> Result<(), Failure> {
     let sessions = &targets.sessions;
     if sessions.len() == 1 {
@@ -191,9 +192,18 @@ fn confirm(
     };
     if args.json || !ui.converses() {
         ui.flush()?;
-        let message = format!("nothing was stopped: stopping {would} needs a confirmation");
-        let failure = Failure::new(Kind::Refused, message)
-            .hint("add -y to confirm; without it this command asks, but only on a terminal");
+        let (message, hint) = if args.selects() {
+            (
+                format!("nothing was stopped: stopping {would} needs a confirmation"),
+                "add -y to confirm; without it this command asks, but only on a terminal",
+            )
+        } else {
+            (
+                "nothing was stopped: no session was named".to_owned(),
+                "name the session, or write `.` for this directory, or add -y",
+            )
+        };
+        let failure = Failure::new(Kind::Refused, message).hint(hint);
         let listed = if args.json { sessions.as_slice() } else { &[] };
         return Err(listed.iter().fold(failure, |failure, session| {
             failure.candidate(full_name(session.adapter, session.id.as_deref(), session.pid))

@@ -1,5 +1,8 @@
 //! Answers to a command line that cannot be parsed: help pages, and usage errors with a hint that fits.
 
+mod parser_errors;
+mod reflexes;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -10,35 +13,6 @@ use super::help;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::nearest;
 use crate::ui::Ui;
-
-/// Commands that do not exist yet, each with the command that answers the same question today.
-const NOT_YET: &[(&[&str], &str)] = &[
-    (
-        &["top", "tui", "ui"],
-        "`agentctl list --watch` shows live sessions and redraws when something changes",
-    ),
-    (&["cost", "usage", "stats"], "`agentctl status ID` shows tokens and cost of a session"),
-    (&["search", "grep"], "search one conversation: `agentctl logs ID -n all | grep TEXT`"),
-    (&["diff", "changes"], "`agentctl logs ID --full` shows the edits of a session as diffs"),
-    (&["export"], "`agentctl logs ID -n all --json` prints a whole conversation"),
-];
-
-/// Names that other programs use for a command of agentctl.
-const OTHER_WORDS: &[(&[&str], &str)] = &[
-    (
-        &["start"],
-        "`agentctl launch` starts an agent, `agentctl resume` continues a session, `agentctl daemon start` starts the daemon",
-    ),
-    (
-        &["restart"],
-        "stop the session and continue it: `agentctl stop ID`, then `agentctl resume ID MESSAGE`",
-    ),
-    (&["rename"], "`agentctl name ID NAME` names a session"),
-    (&["watch"], "`agentctl list --watch` watches sessions, `agentctl logs -f ID` a conversation"),
-    (&["open"], "`agentctl attach ID` opens a session in a terminal"),
-    (&["new", "create"], "`agentctl launch ADAPTER \"PROMPT\"` starts an agent"),
-    (&["delete", "remove"], "`agentctl rm ID` removes the runs of a session"),
-];
 
 /// Prints the page that was asked for, or returns the usage error. `tree` makes the command tree, which parsing has
 /// used up.
@@ -56,8 +30,8 @@ pub(super) fn answer(
         }
         ErrorKind::InvalidSubcommand => Err(unknown_command(&tree(), &args, &error)),
         ErrorKind::UnknownArgument => Err(unknown_argument(&tree(), &args, &error)),
-        _ if ui.wants_json() => Err(first_paragraph(&tree(), &args, &error)),
-        _ => print(ui, &error),
+        ErrorKind::DisplayVersion => print(ui, &error),
+        _ => Err(parser_errors::failure(&innermost(&tree(), &args).0, &error)),
     }
 }
 
@@ -79,30 +53,16 @@ fn print(ui: &mut Ui, error: &clap::Error) -> Outcome {
     Ok(ExitCode::from(if is_asked { 0 } else { Kind::Usage.exit_code() }))
 }
 
-/// Returns an error of the parser for JSON: its first paragraph.
-fn first_paragraph(command: &Command, args: &[OsString], error: &clap::Error) -> Failure {
-    let text = error.to_string();
-    // The names of missing arguments are on lines of their own below the first.
-    let first: Vec<&str> = text.lines().map(str::trim).take_while(|l| !l.is_empty()).collect();
-    let first = first.join(" ");
-    let (path, _) = innermost(command, args);
-    Failure::new(Kind::Usage, first.trim_start_matches("error: "))
-        .hint(format!("see `{path} --help`"))
-}
-
 fn unknown_command(command: &Command, args: &[OsString], error: &clap::Error) -> Failure {
     let word = context(error, ContextKind::InvalidSubcommand);
     let (path, parent) = innermost(command, args);
     if parent.get_name() == command.get_name() {
-        let said = |table: &'static [(&[&str], &str)]| {
-            table.iter().find(|(words, _)| words.contains(&word.as_str())).map(|(_, hint)| *hint)
-        };
-        if let Some(hint) = said(NOT_YET) {
+        if let Some(hint) = reflexes::command_that_does_not_exist_yet(&word) {
             return Failure::new(Kind::Usage, format!("`{word}` does not exist yet")).hint(hint);
         }
-        if let Some(hint) = said(OTHER_WORDS) {
-            return Failure::new(Kind::Usage, format!("there is no command `{word}`")).hint(hint);
-        }
+    }
+    if let Some(hint) = reflexes::command_of_another_program(parent.get_name(), &word) {
+        return Failure::new(Kind::Usage, format!("there is no command `{word}`")).hint(hint);
     }
     let visible = || parent.get_subcommands().filter(|sub| !sub.is_hide_set());
     let names = visible().map(Command::get_name);
@@ -125,6 +85,9 @@ fn unknown_argument(command: &Command, args: &[OsString], error: &clap::Error) -
         } else {
             failure.hint(format!("`{path} --help` shows which arguments it takes"))
         };
+    }
+    if let Some(hint) = reflexes::option_of_another_program(inner.get_name(), &word) {
+        return Failure::new(Kind::Usage, format!("unknown option `{word}`")).hint(hint);
     }
     let flags = inner.get_arguments().filter(|arg| !arg.is_hide_set());
     let flags = flags.flat_map(|arg| {
@@ -176,9 +139,7 @@ fn context(error: &clap::Error, kind: ContextKind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
-    use super::{NOT_YET, OTHER_WORDS, mistyped};
+    use super::mistyped;
 
     #[test]
     fn a_tip_is_a_word_with_few_other_letters() {
@@ -195,22 +156,6 @@ mod tests {
             ("x", None),
         ] {
             assert_eq!(mistyped(typed, known.into_iter()), meant, "{typed}");
-        }
-    }
-
-    #[test]
-    fn every_command_that_a_hint_names_exists_and_no_word_is_a_command() {
-        let root = crate::cli::Cli::command();
-        for (words, hint) in NOT_YET.iter().chain(OTHER_WORDS) {
-            for word in *words {
-                assert!(root.find_subcommand(word).is_none(), "`{word}` exists now");
-            }
-            let named: Vec<&str> = hint.split("`agentctl ").skip(1).collect();
-            assert!(!named.is_empty(), "{hint}");
-            for rest in named {
-                let name = rest.split([' ', '`']).next().unwrap_or_default();
-                assert!(root.find_subcommand(name).is_some(), "{hint}: {name}");
-            }
         }
     }
 }

@@ -29,6 +29,9 @@ pub(super) struct WaitArgs {
     /// Wait for this status instead; `stopped`: no process runs the session any more
     #[arg(long = "for", value_name = "STATUS", value_enum)]
     status: Option<Wanted>,
+    /// Wait for the sessions of this group, also those that ended in the last 7 days
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
     /// Return as soon as one of them is done
     #[arg(long)]
     any: bool,
@@ -73,11 +76,16 @@ pub(super) enum Show {
 }
 
 pub(super) fn cmd_wait(ui: &mut Ui, fleet: &Fleet, args: &WaitArgs) -> Outcome {
-    let targets = if args.ids.is_empty() {
-        vec![WaitTarget::Text(super::named_or_here(None).to_owned())]
-    } else {
-        args.ids.iter().cloned().map(WaitTarget::Text).collect()
-    };
+    let mut targets: Vec<WaitTarget> = args.ids.iter().cloned().map(WaitTarget::Text).collect();
+    if let Some(group) = &args.group {
+        let (members, faults) = super::group_members(fleet, group)?;
+        targets.extend(members.iter().filter_map(WaitTarget::of));
+        for fault in &faults {
+            ui.warn_fault(fault);
+        }
+    } else if targets.is_empty() {
+        targets.push(WaitTarget::Text(super::named_or_here(None).to_owned()));
+    }
     let request = WaitRequest {
         targets,
         until: args.status.map_or(Until::TurnOver, Until::from),

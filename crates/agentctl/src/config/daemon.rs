@@ -55,16 +55,6 @@ pub(super) struct NotifyTable {
     terminal: Option<bool>,
 }
 
-impl NotifyTable {
-    pub(super) fn names_a_command(&self) -> bool {
-        self.command.is_some()
-    }
-
-    pub(super) fn drop_command(&mut self) {
-        self.command = None;
-    }
-}
-
 /// `[metrics]`. Its presence enables metrics.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -174,9 +164,12 @@ pub(super) fn notify(table: NotifyTable) -> Result<NotifySettings, Problem> {
             .hint("write what `tty` prints in that terminal, like /dev/pts/3"));
     }
     let usual = NotifySettings::default();
+    let has_other_channel =
+        table.tmux == Some(true) || table.terminal == Some(true) || table.tty.is_some();
     let mut settings = NotifySettings {
         command: table.command,
-        desktop: table.desktop.unwrap_or(usual.desktop),
+        // A channel that was chosen replaces the default one.
+        desktop: table.desktop.unwrap_or(usual.desktop && !has_other_channel),
         tmux: table.tmux.unwrap_or(usual.tmux),
         tty: table.tty,
         terminal: table.terminal.unwrap_or(usual.terminal),

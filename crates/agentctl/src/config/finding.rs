@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use agentctl_core::model::{Fault, FaultCode, OWN_SOURCE};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,22 @@ impl Finding {
     /// Says whether a home or a server may be missing from every answer because of this setting.
     pub(super) fn hides_sources(&self) -> bool {
         matches!(self.part, Part::Sources | Part::Any)
+    }
+
+    /// Says whether the setting is in this table, or in one of the list of tables of this name.
+    pub(super) fn is_in(&self, table: &str) -> bool {
+        let first = self.key.trim_start_matches('[').split(['.', ']']).next();
+        first == Some(table)
+    }
+
+    /// Returns the finding as a fault beside an answer.
+    pub(super) fn fault(&self) -> Fault {
+        Fault {
+            adapter: OWN_SOURCE,
+            root: None,
+            code: FaultCode::Unreadable,
+            message: self.to_string(),
+        }
     }
 
     /// Returns the finding as the failure of a command.

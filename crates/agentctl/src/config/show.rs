@@ -90,7 +90,8 @@ impl Loaded {
         // Without the notifications of the desktop, the default program is not run.
         let notify = self.notify.as_ref();
         let is_off = is_off
-            || (key.name == "notify.command" && notify.is_some_and(|notify| !notify.desktop));
+            || (matches!(key.name.as_str(), "notify.command" | "notify.desktop")
+                && notify.is_some_and(|notify| !notify.desktop));
         match found.flatten() {
             Some(value) => Some(ConfigSetting {
                 key: key.name.clone(),

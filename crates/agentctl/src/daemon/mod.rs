@@ -24,6 +24,7 @@ use agentctl_core::events::Event;
 use agentctl_core::host::Host;
 use agentctl_core::kernel;
 use agentctl_core::locks;
+use agentctl_core::model::Fault;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, broadcast};
@@ -64,6 +65,8 @@ pub(crate) struct Hub {
     welcome: Welcome,
     watch_thread: WatchThread,
     metrics: Option<MetricsServer>,
+    /// The settings that could not be read.
+    left_out: Vec<Fault>,
     ending: Notify,
 }
 
@@ -85,10 +88,12 @@ impl Hub {
         status.webhooks = self.watch_thread.sinks.webhooks.status();
         status.notify = self.watch_thread.sinks.notify.as_ref().map(notify::Notify::status);
         status.metrics = self.metrics.as_ref().map(MetricsServer::status);
+        let left_out = self.left_out.clone();
         self.answers
             .blocking(move |fleet| {
                 let (listing, locks, _) = locks::sessions_and_locks(fleet);
                 status.count(listing);
+                status.faults.extend(left_out);
                 status.locks = Some(locks.len() as u64);
                 status.fuses = Some(agentctl_core::fuses::all(&fleet.host).0.len() as u64);
                 answers::raw(&status)
@@ -133,6 +138,10 @@ async fn serve(
     for warning in loaded.warnings.iter().chain(&loaded.missing_secrets()) {
         log.warn("config", json!({"says": warning}));
     }
+    let left_out = loaded.leave_out_broken();
+    for fault in &left_out {
+        log.warn("config", json!({"says": fault.message}));
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -158,6 +167,7 @@ async fn serve(
             (broadcast::channel(EVENT_CHANNEL_CAPACITY).0, counters),
         )?,
         metrics,
+        left_out,
         host,
         welcome,
         log,

@@ -9,3 +9,10 @@ mod asking;
 mod home;
 mod script;
 mod socket;
+
+use agentctl_core::host::Host;
+
+/// Creates the folders of the demo agent, so that they can be watched before an agent begins.
+pub(crate) fn make_home(host: &Host) -> std::io::Result<()> {
+    home::Home::open(host).map(drop)
+}

@@ -13,7 +13,8 @@ use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::{Launches, Query, Rows, unique_prefixes};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Status};
-use agentctl_core::names::Names;
+use agentctl_core::names::{Names, can_be_typed};
+use agentctl_core::resolve::PREFIX_CHARS;
 
 use super::{fuse_conditions, fuse_name, session_list, session_reason};
 use crate::text::{fit, fit_path, one_line, with_tilde};
@@ -77,7 +78,9 @@ pub fn session_completions(fleet: &Fleet, scope: SessionScope, typed: &str) -> V
     let (adapter, typed) = named.map_or((None, typed), |(name, rest)| (Some(name), rest));
     let ended = scope != SessionScope::Live;
     let rows = rows(fleet, ended.then_some(typed), adapter);
-    let mut found = Found { fleet, typed, live: Vec::new(), ended: Vec::new(), ended_sessions: 0 };
+    let ids = rows.iter().filter_map(|session| session.id).collect();
+    let mut found =
+        Found { fleet, typed, ids, live: Vec::new(), ended: Vec::new(), ended_sessions: 0 };
     let mut sessions = Vec::new();
     for at in 0..rows.len() {
         let Some(session) = rows.get(at).filter(|session| scope.admits(session)) else { continue };
@@ -99,12 +102,19 @@ pub fn session_completions(fleet: &Fleet, scope: SessionScope, typed: &str) -> V
 struct Found<'a> {
     fleet: &'a Fleet,
     typed: &'a str,
+    /// The ids of all rows.
+    ids: Vec<String>,
     live: Vec<Completion>,
     ended: Vec<Completion>,
     ended_sessions: usize,
 }
 
 impl Found<'_> {
+    /// Says whether a text means a session by its id.
+    fn is_id(&self, text: &str) -> bool {
+        text.chars().count() >= PREFIX_CHARS && self.ids.iter().any(|id| id.starts_with(text))
+    }
+
     fn add(&mut self, session: &Session, short_id: Option<&str>) {
         let is_live = session.status.is_live();
         let most = if self.typed.is_empty() { MAX_RECENT } else { MAX_MATCHING };
@@ -117,7 +127,8 @@ impl Found<'_> {
         let whole = session.id.as_deref().filter(|id| id.starts_with(self.typed));
         let shown = short_id.filter(|id| id.starts_with(self.typed)).or(whole).or(short_id);
         let id = shown.map(str::to_owned).or(pid);
-        let name = session.name.clone().filter(|name| Some(name) != id.as_ref());
+        // A name that an agent gave to itself may look like a pid, a path or another session's id.
+        let name = session.name.clone().filter(|name| can_be_typed(name) && !self.is_id(name));
         let shown = id.clone().unwrap_or_default();
         let texts = [
             id.map(|id| Completion::new(id, description.clone())),

@@ -35,7 +35,8 @@ impl EventLines {
         Self { fleet: fleet.clone(), short_ids: HashMap::new() }
     }
 
-    /// Returns an event as one line that fits the width: time, type, agent, session, directory, details.
+    /// Returns an event as one line that fits the width: time, type, name, agent, session, directory,
+    /// details.
     pub fn line(&mut self, canvas: Canvas, event: &Event) -> String {
         let id = event.session.as_ref().and_then(|session| session.id.as_deref());
         let short_id = id.map(|id| self.short_id(id));
@@ -43,8 +44,8 @@ impl EventLines {
     }
 
     fn short_id(&mut self, id: &str) -> String {
-        let known = self.short_ids.get(id).filter(|(at, _)| at.elapsed() < SHORT_ID_LIFETIME);
-        if let Some((_, short)) = known {
+        self.short_ids.retain(|_, (at, _)| at.elapsed() < SHORT_ID_LIFETIME);
+        if let Some((_, short)) = self.short_ids.get(id) {
             return short.clone();
         }
         let short = shortened(&self.fleet, &[id]).pop().unwrap_or_else(|| id.to_owned());
@@ -105,8 +106,8 @@ fn about_session(host: &Host, session: &Session, short_id: Option<&str>) -> Stri
     let directory = session.cwd.as_deref().map(|cwd| with_tilde(&host.home, cwd));
     let outcome = session.outcome.map(|outcome| outcome.word().to_owned());
     let state = session_reason(session).or(outcome);
-    let title = session.name.clone().or_else(|| session.title.clone());
-    let what: Vec<String> = [state, title].into_iter().flatten().collect();
+    let what: Vec<String> = [state, session.title.clone()].into_iter().flatten().collect();
     let directory = directory.unwrap_or_else(|| "-".to_owned());
-    format!("{} {id} {directory} {}", session.adapter, what.join(" · "))
+    let name = session.name.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
+    format!("{name}{} {id} {directory} {}", session.adapter, what.join(" · "))
 }

@@ -153,12 +153,10 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         | LaunchError::Failed { advice, .. }
         | LaunchError::Unheard { advice, .. } => {
             let failure = Failure::new(Kind::Failed, message);
-            match advice {
-                Some(advice) => failure.hint(advice),
-                None => {
-                    failure.hint("`agentctl runs -o wide` shows the folder with its whole output")
-                }
-            }
+            advice
+                .into_iter()
+                .fold(failure, Failure::hint)
+                .hint("`agentctl runs @last --stderr` shows its whole output")
         }
         LaunchError::Silent { .. } => Failure::new(Kind::Failed, message)
             .hint("`launch = \"30s\"` below [deadline] in the configuration gives it longer"),

@@ -10,7 +10,7 @@ use crate::text::one_line;
 #[must_use]
 pub fn holder_text(holder: &Holder) -> String {
     let left = holder.until.map(|until| format!(" (until {})", local_minute(until)));
-    one_line(&format!("{}{}", holder.what, left.unwrap_or_default()))
+    one_line(&format!("{}{}", holder.description(), left.unwrap_or_default()))
 }
 
 /// Returns the holder of a directory as the end of a sentence that begins with the directory and `is`: session,
@@ -29,5 +29,21 @@ pub(super) fn holder_in_sentence(host: &Host, holder: &Holder) -> String {
         locks::Kind::Manual => {
             format!("locked by {}{facts}", holder.by.as_deref().unwrap_or("an unknown user"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_that_was_sent_as_json_is_described_from_its_fields() {
+        let sent = |text: &str| serde_json::from_str::<Holder>(text).expect("a holder");
+        let nothing = r#""pid":null,"session":null,"adapter":null,"since":null,"until":null"#;
+        let manual =
+            sent(&format!(r#"{{"kind":"manual","by":"ada","reason":"release",{nothing}}}"#));
+        assert_eq!(holder_text(&manual), "locked by ada: release");
+        let unnamed = sent(&format!(r#"{{"kind":"manual","by":null,"reason":null,{nothing}}}"#));
+        assert_eq!(holder_text(&unnamed), "locked by an unknown user");
     }
 }

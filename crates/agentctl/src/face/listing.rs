@@ -22,7 +22,7 @@ pub use self::adapters::CONTROL_COLUMNS;
 pub use self::asks::AskListRow;
 use self::field::field;
 pub use self::field::{Field, FieldValue, RowContext, UnknownField, field_names};
-pub use self::fuses::FuseListRow;
+pub use self::fuses::{FuseListRow, FuseSessions};
 pub use self::locks::LockListRow;
 pub use self::runs::RunListRow;
 pub use self::sorting::{Arrangement, SortKey};
@@ -40,6 +40,11 @@ pub trait ListRow: Sized + 'static {
 
     /// Returns the text of `-q`: the whole id, or the pid of a process without a session.
     fn id_text(&self) -> String;
+
+    /// Returns the identity of the row over time, by which two lists are compared. The default is its id.
+    fn key(&self) -> String {
+        self.id_text()
+    }
 
     /// Returns the text of `-o name`, which `agentctl status` accepts; `None` if the row has no session.
     fn status_argument(&self) -> Option<String>;

@@ -49,6 +49,12 @@ impl FuseDaemon {
         }
     }
 
+    /// Says whether the fuse cannot fire although a daemon was wanted.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+
     /// Returns the remark or the warning about the daemon; `None` where it was running.
     #[must_use]
     pub fn line(&self) -> Option<OutputLine> {
@@ -71,7 +77,7 @@ impl FuseDaemon {
 pub fn set_fuse(loaded: &Loaded, request: &FuseRequest) -> Result<FuseSet, Failure> {
     for action in &request.on_expire {
         if matches!(action, Action::Webhook { .. }) {
-            loaded.check_daemon()?;
+            loaded.check_webhooks()?;
         }
         check_address(&loaded.webhooks, action)?;
     }

@@ -5,11 +5,12 @@ use jiff::tz::TimeZone;
 
 use crate::config::Span;
 
-/// The text is neither a span nor a date.
+/// The text is neither a span nor a date nor a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoBeginning;
 
-/// Reads the beginning of a period: a span before now (`30d`), a date, a time, or `all`, which has no beginning.
+/// Reads the beginning of a period: a span before now (`30d`), a date, a time (`16:00`), or `all`, which has no
+/// beginning.
 pub fn beginning(now: Time, text: &str) -> Result<Option<Time>, NoBeginning> {
     if text == "all" {
         return Ok(None);
@@ -19,10 +20,29 @@ pub fn beginning(now: Time, text: &str) -> Result<Option<Time>, NoBeginning> {
         // A span that is longer than the calendar has no beginning either.
         return Ok(Time::from_millis(now.millis().saturating_sub(ms)));
     }
-    let date = text.parse::<jiff::civil::Date>().ok();
-    let midnight = date.and_then(|date| date.to_zoned(TimeZone::system()).ok());
-    let time = midnight.map(|midnight| Time(midnight.timestamp()));
-    time.or_else(|| Time::parse(text)).map(Some).ok_or(NoBeginning)
+    let time = Time::parse(text).or_else(|| local_time(now, text));
+    time.map(Some).ok_or(NoBeginning)
+}
+
+/// Reads a date, a date with a time, or a time of day in the local time zone. A time of day is that of today, or of
+/// yesterday if today's is still to come.
+fn local_time(now: Time, text: &str) -> Option<Time> {
+    let zone = TimeZone::system();
+    let at = |civil: jiff::civil::DateTime| {
+        civil.to_zoned(zone.clone()).ok().map(|zoned| Time(zoned.timestamp()))
+    };
+    let formats = ["%H:%M", "%H:%M:%S"];
+    let clock = formats.iter().find_map(|f| jiff::civil::Time::strptime(f, text).ok());
+    if let Some(clock) = clock {
+        let today = now.0.to_zoned(zone.clone()).date();
+        let time = at(today.to_datetime(clock))?;
+        return if time <= now {
+            Some(time)
+        } else {
+            at(today.yesterday().ok()?.to_datetime(clock))
+        };
+    }
+    at(text.parse::<jiff::civil::DateTime>().ok()?)
 }
 
 /// Formats an age: `12m`.
@@ -60,6 +80,12 @@ pub fn local_clock(time: Time) -> String {
     time.0.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
+/// Returns the time of day in the local time zone, to the minute: `07:05`.
+#[must_use]
+pub fn local_hour(time: Time) -> String {
+    time.0.to_zoned(TimeZone::system()).strftime("%H:%M").to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +101,26 @@ mod tests {
         assert_eq!(beginning(now, "9999999999999d"), Err(NoBeginning));
         assert_eq!(beginning(now, "200000000d"), Ok(None));
         assert_eq!(beginning(now, "soon"), Err(NoBeginning));
+        assert_eq!(beginning(now, "1970-01-02T00:00:00+02:00"), at(79_200_000));
+    }
+
+    #[test]
+    fn a_time_of_day_is_the_last_one_that_is_not_in_the_future() {
+        let now = Time::from_millis(1_000_000_000_000).unwrap();
+        let local = |time: Time| time.0.to_zoned(TimeZone::system());
+        let clock = |time: Time, format: &str| local(time).strftime(format).to_string();
+        let minute = clock(now, "%H:%M");
+        let begin = beginning(now, &minute).unwrap().unwrap();
+        assert_eq!(
+            (clock(begin, "%H:%M:%S"), local(begin).date()),
+            (format!("{minute}:00"), local(now).date())
+        );
+        let later = clock(Time::from_millis(now.millis() + 60_000).unwrap(), "%H:%M:%S");
+        let begin = beginning(now, &later).unwrap().unwrap();
+        assert_eq!(clock(begin, "%H:%M:%S"), later);
+        assert!(begin < now && now.millis() - begin.millis() >= 22 * 3_600_000, "{begin}");
+        for wrong in ["16", "25:00", "16:60", "16:00x", ":"] {
+            assert_eq!(beginning(now, wrong), Err(NoBeginning), "{wrong}");
+        }
     }
 }

@@ -31,6 +31,10 @@ fn no_session(fleet: &Fleet, text: &str) -> Failure {
         return Failure::new(Kind::NotFound, "there is no session in this directory")
             .hint("name a session: `agentctl list --all` shows them");
     }
+    if text.trim().is_empty() {
+        return Failure::new(Kind::NotFound, "the id is empty, so it names no session")
+            .hint("name a session, or leave the id out for the only session of this directory");
+    }
     let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));
     if text.starts_with(['.', '~']) || text.contains('/') {
         return failure.hint(
@@ -42,7 +46,9 @@ fn no_session(fleet: &Fleet, text: &str) -> Failure {
         return failure.hint(format!("write `./{text}` for the directory"));
     }
     if text == "@last" {
-        return failure.hint("`@last` is the newest session started with `agentctl launch`");
+        return failure.hint(
+            "`@last` is the newest launch that has a session; `agentctl runs` lists all launches",
+        );
     }
     if text.chars().count() < PREFIX_CHARS {
         return failure.hint(format!("a prefix needs at least {PREFIX_CHARS} characters"));

@@ -184,6 +184,15 @@ fn a_session_without_a_terminal_names_its_log() {
         assert_eq!(refused.code, Some(5));
         assert!(refused.stderr.contains("launched without a terminal"), "{refused:?}");
         assert!(refused.stderr.contains(&format!("agentctl logs -f {id}")), "{refused:?}");
+        // Without an id the only session of the directory is meant.
+        let here = |directory: &str| {
+            let cwd = folder(&home, directory);
+            Output::from(home.command(&["attach"]).stdin(Stdio::null()).current_dir(cwd).output())
+        };
+        assert_eq!((here("w").code, &here("w").stderr), (Some(5), &refused.stderr));
+        let none = here("empty");
+        assert_eq!(none.code, Some(4), "{none:?}");
+        assert!(none.stderr.contains("there is no session in this directory"), "{none:?}");
         let pid = status(&home, &id)["pid"].as_u64().expect("a pid");
         kill(u32::try_from(pid).expect("a pid"));
         until_stopped(&home, &id);

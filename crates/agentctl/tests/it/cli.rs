@@ -141,12 +141,20 @@ fn bad_input_gets_one_sentence_a_hint_and_exit_2() {
         for (args, sentence, hint) in [
             (
                 &["list", "-a", "--since", "yesterday"][..],
-                "neither a span nor a date",
+                "neither a span nor a date nor a time",
                 "hint: write it like 30d",
             ),
-            (&["list", "--adapter", "cursor"], "no adapter of that name", "adapters: claude-code"),
+            (
+                &["list", "--adapter", "cursor"],
+                "--adapter: there is no adapter `cursor`",
+                "hint: adapters: claude-code",
+            ),
             (&["list", "--sort", "size"], "there is no key `size`", "hint: keys: id, "),
-            (&["list", "--status", "sleeping"], "invalid value", "[possible values: waiting"),
+            (
+                &["list", "--status", "sleeping"],
+                "`sleeping` is not a value of --status",
+                "hint: values: waiting",
+            ),
             (&["lst"], "there is no command `lst`", "hint: did you mean `agentctl list`"),
             (&["schema", "nonsense"], "no schema named", "hint: schemas: adapters"),
         ] {

@@ -189,6 +189,30 @@ fn every_argument_is_offered_its_own_values() {
 }
 
 #[test]
+fn the_words_of_man_are_commands() {
+    let home = home();
+    for (words, wanted) in [(&["man", ""][..], "fuse"), (&["man", "fuse", ""], "set")] {
+        let (first, all) = offered(&home, words);
+        let texts: Vec<&str> = all.iter().map(|(text, _)| text.as_str()).collect();
+        assert!(first == "values" && texts.contains(&wanted), "{words:?}: {first} {texts:?}");
+        assert!(!texts.contains(&"help") && !texts.contains(&"demo-agent"), "{texts:?}");
+    }
+    assert_eq!(texts(&home, &["man", "fuse", "set", ""]), Vec::<String>::new());
+    assert_eq!(offered(&home, &["man", "--install", ""]).0, "directories");
+}
+
+#[test]
+fn the_sort_keys_are_those_that_the_command_accepts() {
+    let home = home();
+    for command in ["list", "runs", "locks", "fuses", "adapters"] {
+        let refused = home.run(&[command, "--sort", "no-such-key"]);
+        assert_eq!(refused.code, Some(2), "{command}");
+        let keys = texts(&home, &[command, "--sort", ""]).join(", ");
+        assert!(refused.stderr.contains(&format!("keys: {keys}\n")), "{command}: {keys}");
+    }
+}
+
+#[test]
 fn hidden_commands_and_options_are_never_offered() {
     let home = home();
     for word in ["", "d", "demo", "demo-", "demo-a", "_", "__c"] {

@@ -151,6 +151,32 @@ fn an_answer_that_may_lack_a_source_has_exit_code_3() {
 }
 
 #[test]
+fn the_session_of_a_fuse_has_ended_only_if_every_source_was_asked() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[hang]]", &[]);
+        assert_eq!(home.run(&["fuse", "set", "--session", &id, "--ttl", "2h"]).code, Some(0));
+        let states = |config: &str| with(&home, config, &["fuses", "--format", "{session_state}"]);
+        assert_eq!((states("").code, states("").stdout.as_str()), (Some(0), "running\n"));
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        assert_eq!((states("").code, states("").stdout.as_str()), (Some(0), "ended\n"));
+        let broken = "[roots]\ndemo = \"/srv/agent\"\n";
+        assert_eq!((states(broken).code, states(broken).stdout.as_str()), (Some(3), "\n"));
+        for args in
+            [&["fuses"][..], &["fuses", "-o", "wide"], &["fuses", "--sort", "session_state"]]
+        {
+            let shown = with(&home, broken, args);
+            assert_eq!(shown.code, Some(3), "{args:?}: {}", shown.stderr);
+            assert!(!shown.stdout.contains("ended"), "{}", shown.stdout);
+        }
+        // Forms without the state of the session need no source.
+        for args in [&["fuses", "-q"][..], &["fuses", "--json"], &["fuses", "--format", "{id}"]] {
+            assert_eq!(with(&home, broken, args).code, Some(0), "{args:?}");
+        }
+    });
+}
+
+#[test]
 fn a_command_that_would_act_on_a_broken_setting_refuses() {
     sandboxed(|| {
         let home = home();
@@ -175,21 +201,56 @@ fn a_command_that_would_act_on_a_broken_setting_refuses() {
             ("[notify]\non = [\"lunch\"]\n", "line 2: notify.on: `lunch` is no type of event"),
             ("[metrics]\ntoken = 5\n", "line 2: metrics.token: expected a text in quotes"),
         ] {
-            for args in [
-                &["daemon", "run"][..],
-                &["daemon", "start"],
-                &["daemon", "restart"],
-                &["notify", "test"],
-            ] {
+            for args in [&["daemon", "start"][..], &["daemon", "restart"]] {
                 let refused = with(&home, config, args);
                 assert_eq!(refused.code, Some(1), "{args:?} {config}{}", refused.stderr);
                 assert_said(&refused, &["error: ", "config.toml", key]);
                 assert_eq!(refused.stderr.matches(key).count(), 1, "{}", refused.stderr);
             }
-            let webhook =
-                ["fuse", "set", "w", "--ttl", "1h", "--on-expire", "webhook:https://a.example/"];
-            let refused = home.run(&webhook);
-            assert_eq!(refused.code, Some(1), "{config}{}", refused.stderr);
+        }
+        let webhook =
+            ["fuse", "set", "w", "--ttl", "1h", "--on-expire", "webhook:https://a.example/"];
+        let refused = with(&home, "[[webhooks]]\nname = \"x\"\n", &webhook);
+        assert_fails_at(&refused, "[[webhooks]] 1: url: it is missing");
+        let refused = with(&home, "[notify]\non = [\"lunch\"]\n", &["notify", "test"]);
+        assert_fails_at(&refused, "line 2: notify.on: `lunch` is no type of event");
+    });
+}
+
+fn assert_fails_at(refused: &Output, key: &str) {
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert_said(refused, &["error: ", key]);
+}
+
+#[test]
+fn a_broken_table_of_the_daemon_costs_only_itself() {
+    sandboxed(|| {
+        let home = home();
+        folder(&home, "w");
+        let config = "[metrics]\nlisen = \"127.0.0.1:0\"\n[notify]\ncommand = [\"/bin/true\"]\n";
+        let tested = with(&home, config, &["notify", "test"]);
+        assert_eq!(tested.code, Some(0), "{}", tested.stderr);
+        assert_said(&tested, &["line 2: metrics.lisen: unknown key"]);
+
+        let set = ["fuse", "set", "w", "--ttl", "1h"];
+        let started = home.run(&set);
+        assert_eq!(started.code, Some(0), "{}", started.stderr);
+        assert_said(&started, &["started the daemon"]);
+        let status = home.run(&["daemon", "status", "--json"]).json();
+        assert_eq!(status["running"], true, "{status}");
+        assert!(status["metrics"].is_null() && !status["notify"].is_null(), "{status}");
+        let fault = status["faults"][0]["message"].as_str().expect("a fault");
+        assert!(fault.contains("line 2: metrics.lisen"), "{fault}");
+        assert!(fault.contains("left out by the daemon"), "{fault}");
+        let logs = home.run(&["daemon", "logs"]).stdout;
+        assert!(logs.contains("metrics.lisen"), "{logs}");
+        assert_eq!(home.run(&["daemon", "stop"]).code, Some(0));
+
+        // With a file that cannot be read at all there is no daemon, and the fuse would not fire.
+        for args in [&set[..], &["fuse", "set", "w", "--ttl", "2h", "--json"]] {
+            let set = with(&home, "[[[\n", args);
+            assert_eq!(set.code, Some(3), "{}", set.stderr);
+            assert_said(&set, &["fuses do not fire until a daemon runs"]);
         }
     });
 }
@@ -198,7 +259,7 @@ fn a_command_that_would_act_on_a_broken_setting_refuses() {
 fn events_go_on_without_a_daemon_that_refuses_the_configuration() {
     sandboxed(|| {
         let home = home();
-        configure(&home, &[], "[[webhooks]]\nname = \"x\"\n");
+        configure(&home, &[], "[roots]\ncodex = 5\n");
         let mut events = home
             .command(&["events"])
             .stdout(std::process::Stdio::piped())
@@ -208,7 +269,7 @@ fn events_go_on_without_a_daemon_that_refuses_the_configuration() {
         let mut lines =
             std::io::BufRead::lines(std::io::BufReader::new(events.stderr.take().expect("piped")));
         let finding = lines.next().expect("a line").expect("readable");
-        assert!(finding.contains("[[webhooks]] 1: url: it is missing"), "{finding}");
+        assert!(finding.contains("line 2: roots.codex: expected a list of paths"), "{finding}");
         let then = lines.next().expect("a line").expect("readable");
         assert!(then.contains("this command watches by itself"), "{then}");
         events.kill().expect("killed");

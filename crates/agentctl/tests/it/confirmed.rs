@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use testkit::{TestHome, eventually, sandboxed};
@@ -21,6 +22,17 @@ pub(crate) fn on_terminal(
     words: &str,
     stdout_is_pipe: bool,
 ) -> Option<i32> {
+    typed_on_terminal(home.command(args), words, stdout_is_pipe)
+}
+
+/// Runs `agentctl stop` in a directory, on a terminal with this input.
+fn in_directory(home: &TestHome, directory: impl AsRef<Path>, words: &str) -> Option<i32> {
+    let mut command = home.command(&["stop"]);
+    command.current_dir(directory);
+    typed_on_terminal(command, words, false)
+}
+
+fn typed_on_terminal(mut command: Command, words: &str, stdout_is_pipe: bool) -> Option<i32> {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("granted");
     unlockpt(&terminal).expect("unlocked");
@@ -29,7 +41,6 @@ pub(crate) fn on_terminal(
         let file = File::options().read(true).write(true).open(name.to_str().expect("UTF-8"));
         file.expect("opened")
     };
-    let mut command = home.command(args);
     command.stdin(open()).stderr(open());
     command.stdout(if stdout_is_pipe { Stdio::piped() } else { open().into() });
     let child = command.spawn().expect("starts");
@@ -92,10 +103,11 @@ fn a_stop_without_an_id_means_the_only_live_session_here() {
     sandboxed(|| {
         let home = home();
         let w = folder(&home, "w");
-        let run = || {
-            let output = home.command(&["stop"]).current_dir(&w).output().expect("runs");
+        let run_with = |args: &[&str]| {
+            let output = home.command(args).current_dir(&w).output().expect("runs");
             (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
         };
+        let run = || run_with(&["stop"]);
         let ended = launch(&home, "w", "x [[say:hi]]", &[]);
         until_stopped(&home, &ended);
         assert_eq!(run().0, Some(4), "an ended one is not meant");
@@ -108,8 +120,26 @@ fn a_stop_without_an_id_means_the_only_live_session_here() {
         assert!(ids.iter().all(|id| stderr.contains(id)), "{stderr}");
         assert!(ids.iter().all(|id| is_live(&home, id)));
         assert_eq!(home.run(&["stop", &ids[0]]).code, Some(0));
-        assert_eq!(run().0, Some(0));
+        // `agentctl list -q … | xargs agentctl stop` with an empty list is this order.
+        for order in ["stop", "kill"] {
+            let output = home.command(&[order]).current_dir(&w).output().expect("runs");
+            assert_eq!(output.status.code(), Some(5));
+            let (stdout, stderr) =
+                [output.stdout, output.stderr].map(|b| String::from_utf8(b).expect("UTF-8")).into();
+            assert!(stdout.contains(&ids[1][..8]), "the row: {stdout}");
+            assert!(stderr.contains("`.`") && stderr.contains("-y"), "{stderr}");
+        }
+        let json = home.command(&["stop", "--json"]).current_dir(&w).output().expect("runs");
+        assert_eq!(json.status.code(), Some(5));
+        assert!(String::from_utf8_lossy(&json.stdout).contains(&ids[1]));
+        assert_eq!(in_directory(&home, &w, "n\n"), Some(5));
+        assert!(is_live(&home, &ids[1]), "nothing was stopped");
+        assert_eq!(in_directory(&home, &w, "y\n"), Some(0));
         assert!(!is_live(&home, &ids[1]));
+        let last = launch(&home, "w", "x [[hang]]", &[]);
+        until_asked(&home, &last);
+        assert_eq!(run_with(&["stop", "-y"]).0, Some(0));
+        assert!(!is_live(&home, &last));
     });
 }
 
@@ -155,6 +185,11 @@ fn rm_removes_the_runs_of_one_session_and_leaves_its_record() {
         assert_eq!(status(&home, "painter")["id"], id.as_str(), "session and name stay");
         assert_eq!(home.run(&["rm", "painter"]).code, Some(4), "no run of it is kept");
         assert_eq!(home.run(&["rm", "no-such-session"]).code, Some(4));
+        // Nothing is removed if one of several is refused.
+        for (refused, code) in [(&*live, 5), ("no-such-session", 4)] {
+            assert_eq!(home.run(&["rm", &other, refused, "--json"]).code, Some(code));
+            assert_eq!(runs(&home).len(), 2, "{refused}");
+        }
         assert_eq!(home.run(&["prune", &other]).code, Some(0), "the same, with its long name");
         assert_eq!(runs(&home).len(), 1);
     });

@@ -171,7 +171,25 @@ fn the_guided_demo_cleans_up_after_itself_and_nothing_else() {
         assert_eq!(left.iter().map(|s| s["id"].clone()).collect::<Vec<_>>(), ["mine"]);
         assert!(!home.path().join(".local/share/agentctl-demo/scratch").exists());
         assert_eq!(home.run(&["status", "site"]).code, Some(4), "the name is gone");
+        let names = home.path().join(".local/state/agentctl/names/names.json");
+        let names = std::fs::read_to_string(names).expect("the file of names");
+        assert!(!names.contains("\"demo\""), "no word of a removed session stays: {names}");
         drop(own);
+    });
+}
+
+#[test]
+fn the_guided_demo_lists_its_agents_in_one_order() {
+    sandboxed(|| {
+        let home = home();
+        for _ in 0..5 {
+            let shown = home.run(&["demo"]);
+            assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+            let names: Vec<_> =
+                shown.stdout.lines().skip(1).filter_map(|l| l.split_whitespace().next()).collect();
+            assert_eq!(names, ["site", "api", "shop", "notes", "mail", "infra"]);
+            assert_eq!(home.run(&["demo", "--clean"]).code, Some(0));
+        }
     });
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use agentctl_core::ask::COMPLETION_SHELLS;
+
 use crate::source::{Token, sources, tokens, workspace};
 
 /// The documents that are checked: a path in the workspace, and the text.
@@ -134,6 +136,35 @@ fn every_link_of_a_document_leads_to_a_file() {
             assert!(elsewhere || folder.join(path).exists(), "{document} links to {link}");
         }
     }
+}
+
+#[test]
+fn the_page_of_documents_names_every_page() {
+    let page = std::fs::read_to_string(workspace().join("docs/README.md")).expect("readable");
+    for (document, _) in documents() {
+        let Some(name) = document.strip_prefix("docs/").filter(|name| !name.contains('/')) else {
+            continue;
+        };
+        let is_named = name == "README.md" || page.contains(&format!("({name})"));
+        assert!(is_named, "docs/README.md does not name {name}");
+    }
+}
+
+#[test]
+fn the_page_of_completions_has_the_lines_and_files_of_doctor() {
+    let page = std::fs::read_to_string(workspace().join("docs/COMPLETIONS.md")).expect("readable");
+    for shell in &COMPLETION_SHELLS {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {} |", shell.name)));
+        let row = row.expect("a row").replace("\\|", "|");
+        let gap = if shell.place.is_empty() { "" } else { ", " };
+        let sourced = format!("in `~/{}`{gap}{}: `{}`", shell.start_up, shell.place, shell.line);
+        let file = format!("`agentctl completions {} > ~/{}`", shell.name, shell.own[0]);
+        assert!(row.contains(&sourced) && row.contains(&file), "{sourced} or {file}: {row}");
+    }
+    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("readable");
+    let bash = &COMPLETION_SHELLS[0];
+    let line = format!("echo '{}' >> ~/{}", bash.line, bash.start_up);
+    assert!(readme.contains(&line), "the README has another line than {line}");
 }
 
 /// The cells of a line of a table.

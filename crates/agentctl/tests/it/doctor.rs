@@ -77,7 +77,40 @@ fn homes_secrets_and_programs_that_are_not_there_are_reported_with_a_fix() {
         assert_eq!(check(&home, "config", "notify").0, "ok");
         assert_eq!(check(&home, "config", "webhook ops").0, "ok");
         let checked = home.run(&["config", "check"]);
-        assert!(checked.stderr.contains("no directory /no/such"), "{}", checked.stderr);
+        assert!(checked.stderr.contains("/no/such does not exist"), "{}", checked.stderr);
+    });
+}
+
+#[test]
+fn the_terminal_and_tmux_of_notifications_are_checked_and_config_check_warns_too() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("PATH", home.path().join("bin").to_string_lossy());
+        let terminal = crate::terminal::Terminal::open(80);
+        let of = |tty: &str| {
+            let config = format!("[notify]\ndesktop = false\ntmux = true\ntty = \"{tty}\"\n");
+            let hook = "[[webhooks]]\nname = \"ops\"\nurl = \"https://a.example/\"\nsecret_env = \"NO_SUCH\"\n";
+            configure(&home, &[], &format!("{config}{hook}"));
+            let checked = home.run(&["config", "check"]);
+            assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+            (check(&home, "config", "notify.tty"), checked.stderr)
+        };
+        let file = home.write("file", "").to_string_lossy().into_owned();
+        for (tty, why) in [("/dev/pts/no-such", "does not exist"), (&file, "is not a terminal")] {
+            let ((state, detail, hint), warned) = of(tty);
+            assert_eq!(state, "failed", "{detail}");
+            assert!(detail.contains(why) && hint.contains("`tty`"), "{detail} {hint}");
+            assert!(warned.contains("notify.tty") && warned.contains(why), "{warned}");
+            assert!(warned.contains("webhook ops") && warned.contains("NO_SUCH"), "{warned}");
+            assert!(warned.contains("notify.tmux"), "{warned}");
+        }
+        let name = terminal.name();
+        let ((state, detail, _), warned) = of(name);
+        assert_eq!((state.as_str(), detail.as_str()), ("ok", name));
+        assert!(!warned.contains("notify.tty"), "{warned}");
+        assert_eq!(check(&home, "config", "notify.tmux").0, "failed");
+        script(&home, "tmux", "true");
+        assert_eq!(check(&home, "config", "notify.tmux").0, "ok");
     });
 }
 

@@ -28,7 +28,9 @@ fn on_a_terminal_an_event_is_one_line_for_people() {
                 }
             });
             let directory = if is_json { "json" } else { "people" };
-            let id = launch(&home, directory, "paint it [[ask:Which colour?]]", &[]);
+            let name = ["--name", "painter"];
+            let name = if is_json { &[][..] } else { &name[..] };
+            let id = launch(&home, directory, "paint it [[ask:Which colour?]]", name);
             let line = eventually("it waits", || {
                 let said = said.lock().expect("whole").clone();
                 let waits = |line: &&str| line.contains("waiting") && line.contains(&id[..8]);
@@ -40,9 +42,13 @@ fn on_a_terminal_an_event_is_one_line_for_people() {
             } else {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 assert!(clock(words[0]), "{line}");
-                assert_eq!(words[1..5], ["waiting", "demo", &id[..8], "~/people"], "{line}");
-                assert_eq!(home.run(&["status", words[3]]).code, Some(0), "the id can be typed");
-                assert!(line.contains("question: Which"), "{line}");
+                assert_eq!(
+                    words[1..6],
+                    ["waiting", "painter", "demo", &id[..8], "~/people"],
+                    "{line}"
+                );
+                assert_eq!(home.run(&["status", words[4]]).code, Some(0), "the id can be typed");
+                assert!(line.contains("question: Wh"), "{line}");
                 assert!(line.chars().count() <= 70, "{line}");
             }
             child.kill().expect("killed");

@@ -207,7 +207,7 @@ fn wrong_input_is_reported_in_one_sentence() {
             (&["fuse", "set", "w", "--on-expire", "webhook:file:///etc"], 2, "https://"),
             (&["fuse", "set", "w", "--on-expire", "webhook:http:///x"], 2, "https://"),
             (&["fuse", "set", "w", "--label", &endless], 2, "longer than"),
-            (&["fuse", "set", "w", "--session", "x"], 2, "cannot be used with"),
+            (&["fuse", "set", "w", "--session", "x"], 2, "cannot be used together"),
             (&["fuse", "set", "--session", "nosuchsession"], 4, "no session matches"),
             (&["fuse", "set", "w/hook.sh"], 1, "is not a directory"),
             (&["fuse", "extend", "w"], 4, "there is no fuse on ~/w"),

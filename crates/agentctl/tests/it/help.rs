@@ -82,14 +82,18 @@ fn the_first_page_names_groups_aliases_configuration_variables_and_exit_codes() 
 }
 
 #[test]
-fn the_table_for_contributors_has_the_same_exit_codes() {
-    let path = crate::source::workspace().join("CONTRIBUTING.md");
-    let document = std::fs::read_to_string(path).expect("read");
-    let table = document.split("| exit | meaning |\n|---|---|\n").nth(1).expect("the table");
-    let rows = table.lines().map_while(|line| line.strip_prefix("| ")?.split(" |").next());
-    let written: Vec<u8> = rows.map(|code| code.parse().expect("a number")).collect();
-    let known: Vec<u8> = EXIT_CODES.iter().map(|(code, _)| *code).collect();
-    assert_eq!(written, known);
+fn every_document_has_the_same_exit_codes_and_meanings() {
+    for name in ["CONTRIBUTING.md", "README.md", "docs/SCRIPTING.md"] {
+        let path = crate::source::workspace().join(name);
+        let document = std::fs::read_to_string(path).expect("read");
+        let tables = document.split("| exit code | meaning |\n|---|---|\n").nth(1);
+        let rows = tables.unwrap_or_else(|| panic!("{name} has no table of exit codes")).lines();
+        let rows: Vec<String> =
+            rows.take_while(|row| row.starts_with('|')).map(|row| row.replace('`', "")).collect();
+        let row =
+            |(code, meaning): &(u8, &str)| format!("| {code} | {} |", meaning.replace('`', ""));
+        assert_eq!(rows, EXIT_CODES.iter().map(row).collect::<Vec<_>>(), "{name}");
+    }
 }
 
 #[test]
@@ -208,7 +212,7 @@ fn an_unknown_option_is_answered_with_a_near_one_or_with_the_help_page() {
             assert!(!output.stderr.contains("-- --"), "{}", output.stderr);
         }
         // A missing value names the page of the command that misses it.
-        let json = home.run(&["stop", "--json", "--status", "sleeping"]).json();
+        let json = home.run(&["stop", "--json", "--group"]).json();
         assert_eq!(json["error"]["hint"], "see `agentctl stop --help`");
     });
 }

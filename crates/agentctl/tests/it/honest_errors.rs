@@ -95,6 +95,10 @@ fn an_error_about_own_files_names_the_path() {
         let locked = home.run(&["lock", "w"]);
         assert_fails(&locked, 1, &["the lock of ~/w", "/.local/state/agentctl"]);
         assert!(!locked.stderr.contains("~/w is not a directory"), "{}", locked.stderr);
+        for order in ["start", "run"] {
+            let daemon = home.run(&["daemon", order]);
+            assert_fails(&daemon, 1, &["/.local/state/agentctl cannot be created"]);
+        }
         let demo = home.run(&["demo"]);
         assert_fails(&demo, 1, &["the demo cannot write to", "/.local/share/agentctl-demo"]);
     });

@@ -349,7 +349,11 @@ fn bad_input_is_refused_before_anything_is_started() {
             (vec!["launch", "demo", "-p", "x", "--cwd", "file"], 1, "is not a directory"),
             (vec!["launch", "demo", "-p", "x", "--env", "novalue"], 2, "NAME=VALUE"),
             (vec!["launch", "demo", "-p", "x", "--on-complete", "'open"], 2, "a quote in it"),
-            (vec!["launch", "demo", "-p", "x", "--permissions", "all"], 2, "possible values"),
+            (
+                vec!["launch", "demo", "-p", "x", "--permissions", "all"],
+                2,
+                "values: default, edits, bypass",
+            ),
             (vec!["launch", "claude-code", "-p", "x"], 1, "`claude` is not installed"),
             (vec!["launch", "codex", "-p", "x"], 1, "`codex` is not installed"),
             (vec!["launch", "-p", "x"], 1, "no coding agent is installed"),

@@ -1,7 +1,7 @@
 //! `list --watch`: the list again when something happens, and no look while nothing does.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -134,6 +134,40 @@ fn it_ends_when_its_reader_leaves() {
     });
 }
 
+/// A watched list that prints tables into a pipe.
+pub(crate) struct PrintedTables {
+    watcher: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl PrintedTables {
+    pub(crate) fn start(home: &TestHome, args: &[&str]) -> Self {
+        let mut command = home.command(args);
+        let mut watcher = command.stdout(Stdio::piped()).spawn().expect("starts");
+        let said = Arc::<Mutex<String>>::default();
+        let (copy, mut out) = (Arc::clone(&said), watcher.stdout.take().expect("piped"));
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(read @ 1..) = out.read(&mut chunk) {
+                copy.lock().expect("whole").push_str(&String::from_utf8_lossy(&chunk[..read]));
+            }
+        });
+        Self { watcher, said }
+    }
+
+    /// Returns the tables so far, without their ages.
+    pub(crate) fn tables(&self) -> Vec<String> {
+        self.said.lock().expect("whole").split_inclusive("\n\n").map(ageless).collect()
+    }
+}
+
+impl Drop for PrintedTables {
+    fn drop(&mut self) {
+        let _ended = self.watcher.kill();
+        let _reaped = self.watcher.wait();
+    }
+}
+
 /// A changed age is no change: a reader of the tables may take each one for news.
 #[test]
 fn off_a_terminal_a_table_is_printed_only_when_something_changed() {
@@ -142,19 +176,8 @@ fn off_a_terminal_a_table_is_printed_only_when_something_changed() {
         let id = launch(&home, "w", "x [[ask:go?]] [[hang]]", &[]);
         until_asked(&home, &id);
         let age = || home.run(&["list", "--format", "{active}"]).stdout;
-        let mut command = home.command(&["list", "--watch"]);
-        let mut watcher = command.stdout(Stdio::piped()).spawn().expect("starts");
-        let said = Arc::<Mutex<String>>::default();
-        let (copy, mut out) = (Arc::clone(&said), watcher.stdout.take().expect("piped"));
-        let reader = std::thread::spawn(move || {
-            let mut chunk = [0; 4096];
-            while let Ok(read @ 1..) = out.read(&mut chunk) {
-                copy.lock().expect("whole").push_str(&String::from_utf8_lossy(&chunk[..read]));
-            }
-        });
-        let tables = || -> Vec<String> {
-            said.lock().expect("whole").split_inclusive("\n\n").map(ageless).collect()
-        };
+        let printed = PrintedTables::start(&home, &["list", "--watch"]);
+        let tables = || printed.tables();
         eventually("the first table", || (!tables().is_empty()).then_some(()));
         let first = age();
         home.write("elsewhere/file", "x");
@@ -173,9 +196,6 @@ fn off_a_terminal_a_table_is_printed_only_when_something_changed() {
         eventually("a change is printed", || (tables().len() > count).then_some(()));
         let tables = tables();
         assert!(tables.windows(2).all(|pair| pair[0] != pair[1]), "{tables:#?}");
-        watcher.kill().expect("killed");
-        watcher.wait().expect("reaped");
-        reader.join().expect("read");
     });
 }
 

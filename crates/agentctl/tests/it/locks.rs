@@ -254,7 +254,7 @@ fn wrong_lock_input_is_reported_in_one_sentence() {
             (&["unlock", "no/where"], 4, "~/no/where is not locked"),
             (&["lock", "nowhere"], 1, "there is no directory ~/nowhere"),
             (&["lock", "/etc/passwd"], 1, "/etc/passwd is not a directory"),
-            (&["lock", ""], 2, "a value is required"),
+            (&["lock", ""], 2, "DIR needs a value"),
             (&["lock", "w", "--ttl", "0s"], 2, "longer than zero"),
             (&["lock", "w", "--ttl", "soon"], 2, "is not a span"),
             (&["lock", "w", "--ttl", "300000000w"], 2, "the date is too far in the future"),

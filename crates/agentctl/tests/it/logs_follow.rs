@@ -40,10 +40,7 @@ fn following_an_ended_session_shows_its_end_and_returns() {
                 !args.contains(&"0"),
                 "{output:?}"
             );
-            assert_eq!(
-                output.stderr, "session 7c0ffee0-1a2b-4c3d-8e4f-5a6b7c8d9e0f has ended: finished\n",
-                "{args:?}"
-            );
+            assert_eq!(output.stderr, "session 7c0ffee0 has ended: finished\n", "{args:?}");
         }
     });
 }
@@ -57,13 +54,14 @@ fn following_says_that_a_session_waits_and_ends_with_it() {
         let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
         let waits = said.next().expect("a line").expect("read");
 
-        assert_eq!(waits, format!("session {id} waits for a human (question: Which colour?)"));
+        let short = &id[..8];
+        assert_eq!(waits, format!("session {short} waits for a human (question: Which colour?)"));
         assert_eq!(home.run(&["demo-agent", "--tell", &id, "-p", "Blue"]).code, Some(0));
         let waits = said.next().expect("a line").expect("read");
-        assert_eq!(waits, format!("session {id} waits for a human (question: Which size?)"));
+        assert_eq!(waits, format!("session {short} waits for a human (question: Which size?)"));
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
         let ended = said.next().expect("a line").expect("read");
-        assert!(ended.starts_with(&format!("session {id} has ended: ")), "{ended}");
+        assert!(ended.starts_with(&format!("session {short} has ended: ")), "{ended}");
         assert!(said.next().is_none(), "nothing more");
         let mut text = String::new();
         child.stdout.take().expect("piped").read_to_string(&mut text).expect("read");
@@ -159,7 +157,8 @@ fn a_group_is_followed_until_the_last_of_it_ends() {
     sandboxed(|| {
         let home = home();
         let one = launched(&home, "a", &["--group", "team", "-p", "x [[ask:First?]]"]);
-        let two = launched(&home, "b", &["--group", "team", "-p", "y [[ask:Second?]]"]);
+        let named = ["--group", "team", "--name", "painter", "-p", "y [[ask:Second?]]"];
+        let two = launched(&home, "b", &named);
         let mut child = follower(&home, &["logs", "-f", "--group", "team"]);
         let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
         let mut next = || said.next().expect("a line").expect("read");
@@ -167,15 +166,19 @@ fn a_group_is_followed_until_the_last_of_it_ends() {
         waits.sort();
         assert!(waits.iter().all(|line| line.contains(" waits for a human ")), "{waits:?}");
         assert_eq!(home.run(&["stop", &one]).code, Some(0));
-        assert!(next().starts_with(&format!("session {one} has ended")));
+        assert!(next().starts_with(&format!("session {} has ended", &one[..8])));
         assert!(child.try_wait().expect("looked").is_none(), "the other one lives");
         assert_eq!(home.run(&["stop", &two]).code, Some(0));
-        assert!(next().starts_with(&format!("session {two} has ended")));
+        assert!(next().starts_with("session painter has ended"));
         assert!(eventually("it ends", || child.try_wait().expect("looked")).success());
         let mut text = String::new();
         child.stdout.take().expect("piped").read_to_string(&mut text).expect("read");
         assert!(text.contains(&format!("{} │ ", &one[..8])), "{text}");
-        let none = home.run(&["logs", "--group", "nobody"]);
-        assert_eq!(none.code, Some(4), "{none:?}");
+        assert!(text.contains("painter │ "), "{text}");
+        for command in ["logs", "wait"] {
+            let none = home.run(&[command, "--group", "nobody"]);
+            assert_eq!(none.code, Some(4), "{none:?}");
+            assert!(none.stderr.contains("hint: groups: team\n"), "{none:?}");
+        }
     });
 }

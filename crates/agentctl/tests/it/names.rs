@@ -145,7 +145,22 @@ fn a_word_that_could_mean_something_else_is_refused() {
         until_stopped(&home, &id);
         let long = "x".repeat(65);
         let cwd = folder(&home, "v");
-        for name in ["123", "/x", ".x", "~x", "@x", "demo:x", "a\nb", "", " x", &long, &id[..6]] {
+        for name in [
+            "123",
+            "/x",
+            ".x",
+            "~x",
+            "@x",
+            "demo:x",
+            "a\nb",
+            "",
+            " x",
+            "a/b",
+            "x@/home",
+            "x@y",
+            &long,
+            &id[..6],
+        ] {
             let (given, stderr) = code(&home, &["name", &id, name]);
             assert_eq!(given, Some(2), "{name}: {stderr}");
             let at_launch = ["launch", "demo", "-p", "x", "--cwd", &cwd, "--name", name];

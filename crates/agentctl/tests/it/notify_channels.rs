@@ -115,7 +115,7 @@ fn notify_test_says_for_each_channel_what_happened() {
         assert_eq!(all.code, Some(0), "{all:?}");
         let words = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
         let lines: Vec<String> = all.stdout.lines().map(words).collect();
-        assert_eq!(lines, ["command ok", "tmux ok", "terminal ok"], "{all:?}");
+        assert_eq!(lines, ["command ok", "tmux ok", "terminal skipped"], "{all:?}");
         assert!(!all.stdout.contains('\u{1b}'), "a pipe gets no sequence: {all:?}");
         assert!(fs::read_to_string(&log).expect("a log").contains("agentctl: This is a test"));
         let told = fs::read_to_string(home.path().join("told")).expect("told");
@@ -126,9 +126,22 @@ fn notify_test_says_for_each_channel_what_happened() {
         let failed = home.run(&["notify", "test"]);
         assert_eq!(failed.code, Some(1), "{failed:?}");
         let lines: Vec<String> = failed.stdout.lines().map(words).collect();
-        assert_eq!(lines, ["command failed", "tmux ok", "tty failed", "terminal ok"], "{failed:?}");
+        assert_eq!(
+            lines,
+            ["command failed", "tmux ok", "tty failed", "terminal skipped"],
+            "{failed:?}"
+        );
         assert!(failed.stdout.contains("exited with 3: no bus"), "{failed:?}");
         assert!(failed.stdout.contains("/dev/null: it is not a terminal"), "{failed:?}");
+
+        // A channel that was chosen replaces the desktop's program, which is not installed here.
+        configure(&home, &[], "[notify]\ntmux = true\n");
+        let chosen = home.run(&["notify", "test"]);
+        let lines: Vec<String> = chosen.stdout.lines().map(words).collect();
+        assert_eq!((chosen.code, lines), (Some(0), vec!["tmux ok".to_owned()]), "{chosen:?}");
+        configure(&home, &[], "[notify]\ntmux = true\ndesktop = true\n");
+        let both = home.run(&["notify", "test"]);
+        assert!(both.stdout.starts_with("desktop "), "{both:?}");
     });
 }
 

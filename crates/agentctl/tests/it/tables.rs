@@ -175,6 +175,18 @@ fn the_runs_of_a_session_and_their_output_can_be_named() {
         let said = home.run(&["runs", "painter", "--stdout"]);
         assert!(said.stdout.contains("again") && said.code == Some(0), "{}", said.stdout);
         assert_eq!(home.run(&["runs", "painter", "--stderr"]).code, Some(0));
+        // A run has the words that its session has now, in every form.
+        assert_eq!(home.run(&["name", "painter", "sculptor"]).code, Some(0));
+        assert_eq!(home.run(&["group", "sculptor", "night"]).code, Some(0));
+        let words = home.run(&["runs", "sculptor", "--format", "{name}|{group}"]).stdout;
+        assert_eq!(words, "sculptor|night\n".repeat(2));
+        for run in
+            home.run(&["runs", "sculptor", "--json"]).json()["runs"].as_array().expect("rows")
+        {
+            assert_eq!((&run["name"], &run["group"]), (&"sculptor".into(), &"night".into()));
+        }
+        assert_eq!(home.run(&["group", "sculptor", "--clear"]).code, Some(0));
+        assert_eq!(home.run(&["runs", "sculptor", "-n1", "--format", "{group}"]).stdout, "\n");
         assert_eq!(home.run(&["runs", "nosuchsession"]).code, Some(4));
         assert_eq!(home.run(&["runs", "--stdout"]).code, Some(2));
     });

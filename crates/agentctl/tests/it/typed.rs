@@ -6,7 +6,7 @@ use serde_json::json;
 
 use testkit::{Dice, TestHome, sandboxed};
 
-use crate::launched::{folder, launch, status, until_asked, until_stopped};
+use crate::launched::{folder, launch, runs, script, status, until_asked, until_stopped};
 use crate::{codex, home};
 
 const RECENT: &str = "2026-11-15T10:00:00.000Z";
@@ -203,5 +203,62 @@ fn no_id_means_the_only_session_here() {
         let live = launch(&home, "w", "x [[ask:Which?]]", &[]);
         assert_eq!(run("status").0, Some(0), "the only live one");
         assert_eq!(run("wait").0, Some(10), "{live} waits");
+    });
+}
+
+/// Launches an agent that dies at once. Its session id was chosen and never became a session.
+fn failed_launch(home: &mut TestHome) -> String {
+    home.set("ANTHROPIC_API_KEY", "k");
+    script(home, "claude", "echo 'out of memory' >&2; exit 3");
+    let failed = home.run(&["launch", "claude-code", "-p", "x", "--cwd", &folder(home, "f")]);
+    assert_eq!(failed.code, Some(1), "{}", failed.stderr);
+    let newest = &runs(home)[0];
+    assert_eq!(newest["adapter"], "claude-code");
+    newest["id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn last_is_the_newest_launch_that_has_a_session_and_for_runs_the_newest_launch() {
+    sandboxed(|| {
+        let mut home = home();
+        let run = failed_launch(&mut home);
+        let none = home.run(&["status", "@last"]);
+        assert_eq!(none.code, Some(4));
+        assert!(none.stderr.contains("`agentctl runs` lists all launches"), "{}", none.stderr);
+        assert_eq!(home.run(&["rm", "@last"]).code, Some(0));
+        assert!(runs(&home).is_empty(), "{run} is gone");
+
+        let id = launch(&home, "w", "x [[say:hello]]", &[]);
+        until_stopped(&home, &id);
+        let run = failed_launch(&mut home);
+        assert_eq!(status(&home, "@last")["id"], id.as_str());
+        assert_eq!(status(&home, "demo:@last")["id"], id.as_str());
+        assert_eq!(home.run(&["logs", "@last"]).code, Some(0));
+        assert_eq!(home.run(&["status", "claude-code:@last"]).code, Some(4));
+        let shown = home.run(&["runs", "@last", "--json"]).json();
+        assert_eq!(shown["runs"][0]["id"], run.as_str(), "{shown}");
+        let stderr = home.run(&["runs", "@last", "--stderr"]);
+        assert_eq!((stderr.code, stderr.stdout.as_str()), (Some(0), "out of memory\n"));
+        let of_demo = home.run(&["runs", "demo:@last", "--json"]).json();
+        assert_eq!(of_demo["runs"][0]["session"], id.as_str(), "{of_demo}");
+        assert_eq!(home.run(&["rm", "@last"]).code, Some(0));
+        assert_eq!(home.run(&["runs", "@last", "-q"]).stdout.trim(), id, "the older one is left");
+    });
+}
+
+#[test]
+fn a_launch_that_failed_shows_no_session_that_cannot_be_typed() {
+    sandboxed(|| {
+        let mut home = home();
+        let id = launch(&home, "w", "x [[say:hello]]", &[]);
+        until_stopped(&home, &id);
+        let run = failed_launch(&mut home);
+        assert_eq!(home.run(&["runs", "-o", "name"]).stdout, format!("demo:{id}\n"));
+        assert_eq!(home.run(&["runs", "-q"]).stdout, format!("{run}\n{id}\n"));
+        let table = home.run(&["runs"]).stdout;
+        assert_eq!(column(&table, "SESSION"), ["-", &id[..8]], "{table}");
+        for text in home.run(&["runs", "-q"]).stdout.lines() {
+            assert_eq!(home.run(&["runs", text]).code, Some(0), "{text}");
+        }
     });
 }

@@ -73,7 +73,8 @@ impl Stage {
         home.set("NO_COLOR", "");
         home.set("TERM", "xterm-256color");
         home.set("PAGER", "cat");
-        start_demo(&home);
+        let started = home.run(&["demo"]);
+        assert_eq!(started.code, Some(0), "{}", started.stderr);
         let mut stage = Self { home, ids: BTreeMap::new() };
         stage.learn_ids();
         stage
@@ -145,21 +146,6 @@ impl Stage {
         let known = self.ids.iter().find(|(id, _)| id.starts_with(value));
         let id = known.map_or_else(|| fixed_id(""), |(_, fixed)| fixed.clone());
         id[..value.len().min(id.len())].to_owned()
-    }
-}
-
-/// Starts the demo. Two of its agents begin at the same moment and may stand in either order: the demo is started
-/// again until they stand in the order of the pictures.
-fn start_demo(home: &TestHome) {
-    for _ in 0..20 {
-        let started = home.run(&["demo"]);
-        assert_eq!(started.code, Some(0), "{}", started.stderr);
-        let at = |word: &str| started.stdout.find(word);
-        if at("\napi") < at("\nshop") {
-            return;
-        }
-        let cleaned = home.run(&["demo", "--clean"]);
-        assert_eq!(cleaned.code, Some(0), "{}", cleaned.stderr);
     }
 }
 

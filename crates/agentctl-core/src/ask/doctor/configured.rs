@@ -1,7 +1,8 @@
 //! The checks of `doctor` about everything that can be configured: the file, extra homes, webhooks,
 //! notifications, the daemon, completions, and the limits of the kernel.
 
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
 use super::{Check, CheckState, DaemonState, DoctorContext};
 use crate::host::{Host, Secret};
@@ -94,15 +95,21 @@ fn server_of(url: &str) -> String {
     server.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
-/// Checks that the program of notifications can be run.
-pub(super) fn notify(host: &Host, context: &DoctorContext) -> Option<Check> {
-    let program = context.notify_program.as_ref()?;
+/// Checks the channels of notifications: the program, tmux and the terminal.
+pub(super) fn notify(host: &Host, context: &DoctorContext) -> Vec<Check> {
+    let program = context.notify_program.as_deref().map(|program| notify_program(host, program));
+    let tmux = context.notify_tmux.then(|| notify_tmux(host));
+    let tty = context.notify_tty.as_deref().map(|path| notify_tty(path, host.kernel.uid()));
+    [program, tmux, tty].into_iter().flatten().collect()
+}
+
+fn notify_program(host: &Host, program: &str) -> Check {
     let found = if program.contains('/') {
         Some(Path::new(program).to_owned()).filter(|path| path.is_file())
     } else {
         host.which(program)
     };
-    Some(match found {
+    match found {
         Some(path) => {
             let shown = with_tilde(&host.home, &path.to_string_lossy());
             Check::new("config", "notify", CheckState::Ok, shown)
@@ -112,7 +119,37 @@ pub(super) fn notify(host: &Host, context: &DoctorContext) -> Option<Check> {
             Check::new("config", "notify", CheckState::Failed, detail)
                 .hint("install it, or name another program in `command` below [notify]")
         }
-    })
+    }
+}
+
+fn notify_tmux(host: &Host) -> Check {
+    match host.which("tmux") {
+        Some(path) => {
+            Check::new("config", "notify.tmux", CheckState::Ok, path.display().to_string())
+        }
+        None => {
+            let detail = "`tmux` is not installed: no notification is shown there";
+            Check::new("config", "notify.tmux", CheckState::Failed, detail)
+                .hint("install it, or remove `tmux` from [notify]")
+        }
+    }
+}
+
+/// Checks that the device file is a terminal of this user. It is not opened: nothing is written.
+fn notify_tty(path: &Path, uid: u32) -> Check {
+    let why = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+        Err(error) => format!("cannot be read: {error}"),
+        Ok(meta) if !meta.file_type().is_char_device() => "is not a terminal".to_owned(),
+        Ok(meta) if meta.uid() != uid => "belongs to another user".to_owned(),
+        Ok(_) => {
+            let shown = path.display().to_string();
+            return Check::new("config", "notify.tty", CheckState::Ok, shown);
+        }
+    };
+    let detail = format!("{} {why}: no notification is written to it", path.display());
+    Check::new("config", "notify.tty", CheckState::Failed, detail)
+        .hint("write what `tty` prints in that terminal; it differs after each login")
 }
 
 /// Checks whether a daemon runs, whether the settings need one, and its version.
@@ -138,86 +175,6 @@ pub(super) fn daemon(context: &DoctorContext) -> Check {
             check(CheckState::Absent, "not running, and nothing configured needs it".to_owned())
         }
     }
-}
-
-/// A shell, the places of its completions, and its start-up file.
-struct Shell {
-    name: &'static str,
-    /// Directories below the home directory, with the file.
-    own: &'static [&'static str],
-    system: &'static [&'static str],
-    start_up: &'static str,
-    /// The commands that install the completions.
-    install: &'static str,
-    /// The directories below the home directory are read only if the start-up file names them.
-    needs_mention: bool,
-}
-
-const SHELLS: [Shell; 3] = [
-    Shell {
-        name: "bash",
-        own: &[".local/share/bash-completion/completions/agentctl"],
-        system: &[
-            "/usr/share/bash-completion/completions/agentctl",
-            "/usr/local/share/bash-completion/completions/agentctl",
-            "/etc/bash_completion.d/agentctl",
-        ],
-        start_up: ".bashrc",
-        install: "echo 'source <(agentctl completions bash)' >> ~/.bashrc",
-        needs_mention: false,
-    },
-    Shell {
-        name: "zsh",
-        own: &[".zfunc/_agentctl", ".local/share/zsh/site-functions/_agentctl"],
-        system: &[
-            "/usr/share/zsh/site-functions/_agentctl",
-            "/usr/local/share/zsh/site-functions/_agentctl",
-            "/usr/share/zsh/vendor-completions/_agentctl",
-        ],
-        start_up: ".zshrc",
-        install: "echo 'source <(agentctl completions zsh)' >> ~/.zshrc",
-        needs_mention: true,
-    },
-    Shell {
-        name: "fish",
-        own: &[".config/fish/completions/agentctl.fish"],
-        system: &["/usr/share/fish/vendor_completions.d/agentctl.fish"],
-        start_up: ".config/fish/config.fish",
-        install: "mkdir -p ~/.config/fish/completions && \
-                  agentctl completions fish > ~/.config/fish/completions/agentctl.fish",
-        needs_mention: false,
-    },
-];
-
-impl Shell {
-    /// Returns the file that gives this shell its completions.
-    fn installed(&self, host: &Host) -> Option<PathBuf> {
-        let start_up = host.home.join(self.start_up);
-        let commands = std::fs::read_to_string(&start_up).unwrap_or_default();
-        let is_read = |place: &str| {
-            let directory = Path::new(place).parent().and_then(Path::to_str).unwrap_or_default();
-            !self.needs_mention || commands.contains(directory)
-        };
-        let own = self.own.iter().filter(|place| is_read(place)).map(|place| host.home.join(place));
-        let mut places = own.chain(self.system.iter().map(Into::into));
-        let sourced = commands.contains("agentctl completions").then_some(start_up);
-        places.find(|path| path.is_file()).or(sourced)
-    }
-}
-
-/// Checks whether the user's shell completes the commands. An unknown shell is not checked.
-pub(super) fn completions(host: &Host) -> Option<Check> {
-    let shell = Path::new(host.var("SHELL")?).file_name()?.to_str()?;
-    let shell = SHELLS.iter().find(|known| known.name == shell)?;
-    let name = format!("completions for {}", shell.name);
-    Some(match shell.installed(host) {
-        Some(path) => {
-            let shown = with_tilde(&host.home, &path.to_string_lossy());
-            Check::new("shell", name, CheckState::Ok, shown)
-        }
-        None => Check::new("shell", name, CheckState::Absent, "not installed")
-            .hint(format!("`{}`", shell.install)),
-    })
 }
 
 /// Checks the limits of the kernel.

@@ -4,6 +4,8 @@
 //! or `files` the shell's own completion of paths. Each further line is one completion. No line holds a control
 //! character but the tab of fish, and no script evaluates a line.
 
+use std::collections::HashSet;
+
 use super::words::LastWord;
 use crate::face::Completion;
 use crate::text::{columns, fit, one_line};
@@ -56,9 +58,14 @@ pub(super) struct BashListing<'a> {
     pub(super) kind: &'a str,
 }
 
+/// Widest terminal that lines for bash are made for.
+const MAX_BASH_COLUMNS: usize = 1000;
+/// `COMP_TYPE` of a list after a second tab: the character code of `?`. Bash inserts nothing for it.
+const LIST_ONLY: &str = "63";
+
 /// Returns the lines for bash: each is the text in the place of `replaced`, the part of the word behind the last
-/// character at which bash breaks words. Behind the texts of a list there are descriptions in brackets: bash inserts
-/// what all lines have in common, which ends before the first description.
+/// character at which bash breaks words. Each text is there once. Descriptions in brackets stand behind the texts only
+/// where bash lists and does not insert: it inserts what all lines have in common, and agents choose descriptions.
 pub(super) fn for_bash(
     answer: Answer,
     word: &LastWord,
@@ -73,13 +80,15 @@ pub(super) fn for_bash(
         let text = if word.quote.is_none() { text.replace(' ', "\\ ") } else { text };
         Some(Completion { text, ..one })
     };
+    let mut texts = HashSet::new();
+    let completions = answer.completions.into_iter().filter_map(inserted);
     let completions: Vec<Completion> =
-        answer.completions.into_iter().filter_map(inserted).collect();
-    // `?` lists after a second tab; `!` and `@` list at once. Other kinds insert a whole line.
-    let is_list = matches!(listing.kind, "63" | "33" | "64") && completions.len() > 1;
+        completions.filter(|one| texts.insert(one.text.clone())).collect();
+    let is_list = listing.kind == LIST_ONLY && completions.len() > 1;
+    let columns_shown = listing.columns.min(MAX_BASH_COLUMNS);
     let widest = completions.iter().map(|one| columns(&one.text)).max().unwrap_or(0);
     // Two blanks, the brackets, and the last column, which some terminals wrap.
-    let room = listing.columns.saturating_sub(widest + 5);
+    let room = columns_shown.saturating_sub(widest + 5);
     let is_described =
         is_list && room >= 10 && completions.iter().any(|c| !c.description.is_empty());
     let line = |one: &Completion| {
@@ -92,7 +101,7 @@ pub(super) fn for_bash(
     let mut lines: Vec<String> = completions.iter().map(line).collect();
     if let Some(first) = lines.first_mut().filter(|_| is_described) {
         // Bash lists in columns of equal width: one wide line makes a single column.
-        let missing = (listing.columns / 2).saturating_sub(columns(first));
+        let missing = (columns_shown / 2).saturating_sub(columns(first));
         first.push_str(&" ".repeat(missing));
     }
     joined(first_line, lines.into_iter())

@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 
 use super::answer::{Answer, Paths};
 use super::position::{Position, Wanted};
-use crate::cli::schema;
+use crate::cli::{fuses, schema};
 use crate::face::{
     Completion, FuseListRow, LockListRow, RunListRow, SessionScope, field_names, fuse_completions,
     group_completions, session_completions,
@@ -34,6 +34,8 @@ enum Kind {
     Directories,
     FusesOrDirectories,
     Files,
+    /// The commands behind the words that are given: `man fuse set`.
+    Commands,
     EventTypes,
     SortKeys,
     FuseActions,
@@ -58,6 +60,9 @@ pub(super) fn answer(words: &[String], current: &str, filter: Filter) -> Answer 
         {
             Answer::of(options(&position))
         }
+        Wanted::Value(argument, _) if kind(&position.path, argument) == Kind::Commands => {
+            Answer::of(commands_below(&root, &position.values, current))
+        }
         Wanted::Value(argument, prefix) => value(&position, argument, (&prefix, current)),
     };
     if filter == Filter::Prefix {
@@ -78,6 +83,14 @@ fn subcommands(command: &Command, typed: &str) -> Vec<Completion> {
         names.map(move |name| Completion::new(name, first_line(&about)))
     });
     described.collect()
+}
+
+/// Returns the subcommands of the command that these words name. There are no manual pages of `help`.
+fn commands_below(root: &Command, words: &[&str], typed: &str) -> Vec<Completion> {
+    let command = words.iter().try_fold(root, |command, word| command.find_subcommand(word));
+    let mut below = command.map(|command| subcommands(command, typed)).unwrap_or_default();
+    below.retain(|one| one.text != "help");
+    below
 }
 
 fn options(position: &Position<'_>) -> Vec<Completion> {
@@ -135,7 +148,7 @@ fn of_kind(position: &Position<'_>, kind: Kind, argument: &Arg, typed: &str) -> 
             let names = schema::all();
             Answer::of(names.keys().map(|name| Completion::new(*name, "")).collect())
         }
-        Kind::Text => Answer::default(),
+        Kind::Commands | Kind::Text => Answer::default(),
     }
 }
 
@@ -157,6 +170,7 @@ fn kind(path: &[&str], argument: &Arg) -> Kind {
         ("sort", _) => Kind::SortKeys,
         ("on_expire", _) => Kind::FuseActions,
         ("name", ["schema"]) => Kind::Schemas,
+        ("command", ["man"]) => Kind::Commands,
         _ => match argument.get_value_names().and_then(|names| names.first()).map_or("", |n| n) {
             "GROUP" => Kind::Groups,
             "DIR" => Kind::Directories,
@@ -207,12 +221,5 @@ fn sort_keys(path: &[&str]) -> Vec<Completion> {
 }
 
 fn fuse_actions() -> Vec<Completion> {
-    [
-        ("event", "only report that the fuse has expired"),
-        ("stop", "stop the session, or all sessions in the directory"),
-        ("run:", "run a command"),
-        ("webhook:", "post the event to a URL"),
-    ]
-    .map(|(text, description)| Completion::new(text, description))
-    .to_vec()
+    fuses::ACTIONS.iter().map(|action| Completion::new(action.word, action.what)).collect()
 }

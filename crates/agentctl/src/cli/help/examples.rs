@@ -190,6 +190,7 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         "locks",
         &[
             ("agentctl locks", "Occupied and locked directories"),
+            ("agentctl locks --watch", "Redraw when something changes"),
             ("agentctl locks --json", "As JSON"),
         ],
     ),
@@ -234,6 +235,7 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         &[
             ("agentctl runs", "Earlier launches"),
             ("agentctl runs -o wide -n 5", "Five, with their folders"),
+            ("agentctl runs @last --stderr", "What the newest one wrote to stderr"),
         ],
     ),
     of(

@@ -55,12 +55,16 @@ pub(in crate::cli) fn exit_codes_of(command: &str) -> &'static [(u8, &'static st
     EXIT_CODES_OF.iter().find(|(name, _)| *name == command).map_or(&[], |(_, codes)| codes)
 }
 
-/// The environment variables that agentctl itself reads.
-pub(in crate::cli) const VARIABLES: &[(&str, &str)] = &[
+/// The environment variables of agentctl that concern every command. Every manual page names them.
+pub(in crate::cli) const COMMON_VARIABLES: &[(&str, &str)] = &[
     (marks::CONFIG, "configuration file instead of the default one"),
     (marks::NO_DAEMON, "if set: never use or start the daemon"),
     ("NO_COLOR", "if set: no colour"),
     ("CLICOLOR_FORCE", "if set and not 0: colour also when piped"),
+];
+
+/// The further environment variables that agentctl itself reads.
+const FURTHER_VARIABLES: &[(&str, &str)] = &[
     ("COLUMNS", "width of the output, instead of that of the terminal"),
     ("PAGER", "pager of `logs`; `cat` or empty for none [default: less]"),
     ("LESS", "options of less [default: FRX]"),
@@ -81,11 +85,16 @@ pub(in crate::cli) const VARIABLES: &[(&str, &str)] = &[
     ("TZDIR", "folder of the time zone files"),
 ];
 
+/// Returns the environment variables that agentctl itself reads.
+pub(in crate::cli) fn variables() -> Vec<(&'static str, &'static str)> {
+    [COMMON_VARIABLES, FURTHER_VARIABLES].concat()
+}
+
 /// Returns the environment variables of agents that decide where their sessions are.
 pub(in crate::cli) fn agent_variables() -> Vec<&'static str> {
     let mut names: Vec<&str> =
         ADAPTERS.iter().flat_map(|adapter| adapter.variables().answers).copied().collect();
-    names.retain(|name| VARIABLES.iter().all(|(own, _)| own != name));
+    names.retain(|name| variables().iter().all(|(own, _)| own != name));
     names.sort_unstable();
     names.dedup();
     names

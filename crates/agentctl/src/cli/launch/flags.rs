@@ -109,7 +109,7 @@ fn callback(text: &str) -> Result<String, String> {
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write it like NAME=VALUE".into()),
+        _ => Err("it has no name; write it like NAME=VALUE".into()),
     }
 }
 

@@ -108,8 +108,8 @@ fn await_end(fleet: Fleet, targets: Vec<Target>, sender: Sender<Wake>) {
         let request = WaitRequest { targets, until, ..WaitRequest::default() };
         let waited = fleet.wait(&request, &mut |progress| {
             let wake = match progress {
-                Progress::Decided(session) => Wake::Said(session_ended(session)),
-                Progress::NeedsHuman(session) => Wake::Said(session_waits(session)),
+                Progress::Decided(session) => Wake::Said(session_ended(&fleet, session)),
+                Progress::NeedsHuman(session) => Wake::Said(session_waits(&fleet, session)),
                 Progress::Fault(fault) => Wake::Fault(fault.clone()),
                 Progress::Unknown(_) | Progress::Paced(_) => return,
             };

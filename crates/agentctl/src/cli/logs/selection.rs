@@ -25,7 +25,7 @@ impl FromStr for Count {
         if text == "all" {
             return Ok(Self(usize::MAX));
         }
-        text.parse().map(Self).map_err(|_| "neither a number nor `all`".to_owned())
+        text.parse().map(Self).map_err(|_| format!("`{text}` is neither a number nor `all`"))
     }
 }
 

@@ -8,19 +8,14 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::super::help::{
-    Examples, FILES, VARIABLES, agent_variables, beside, examples_of, exit_codes_of,
+    COMMON_VARIABLES, Examples, FILES, agent_variables, beside, examples_of, exit_codes_of,
+    fields_of, variables,
 };
 use super::{page_name, shown};
-use crate::failure::EXIT_CODES;
-
-/// The exit codes of commands that wait for a session; other pages leave them out.
-const WAITING_CODES: [u8; 2] = [10, 124];
+use crate::failure::{EXIT_CODES, Kind};
 
 /// The definition of the apostrophe that the roff writer puts before every section.
 const DEFINITIONS: [&str; 2] = [".ie \\n(.g .ds Aq \\(aq", ".el .ds Aq '"];
-
-/// Number of variables that every page names; the page of agentctl itself names all.
-const COMMON_VARIABLES: usize = 4;
 
 /// Returns the page of a command of this tree.
 pub(super) fn page(root: &Command, command: &Command) -> io::Result<Vec<u8>> {
@@ -38,6 +33,11 @@ pub(super) fn page(root: &Command, command: &Command) -> io::Result<Vec<u8>> {
     man.render_options_section(&mut text)?;
     if shown(command).next().is_some() {
         commands(command).to_writer(&mut text)?;
+    }
+    if let Some(fields) = fields_of(&path) {
+        let mut roff = section("FIELDS");
+        roff.text([roman(format!("Of templates, and sort keys: {}.", fields.join(", ")))]);
+        roff.to_writer(&mut text)?;
     }
     if let Some(more) = command.get_after_help() {
         notes(&more.to_string()).to_writer(&mut text)?;
@@ -137,9 +137,9 @@ fn exit_status(path: &str) -> Roff {
     let mut codes = own.to_vec();
     let is_own = |code: u8| own.iter().any(|(own, _)| *own == code);
     codes.extend(
-        EXIT_CODES.iter().filter(|(code, _)| {
-            !is_own(*code) && (path.is_empty() || !WAITING_CODES.contains(code))
-        }),
+        EXIT_CODES
+            .iter()
+            .filter(|(code, _)| !is_own(*code) && (path.is_empty() || !is_code_of_waiting(*code))),
     );
     codes.sort_unstable_by_key(|(code, _)| *code);
     let mut roff = section("EXIT STATUS");
@@ -149,6 +149,11 @@ fn exit_status(path: &str) -> Roff {
         roff.text([roman(meaning)]);
     }
     roff
+}
+
+/// Says whether only commands that wait for a session have this exit code. Other pages leave it out.
+fn is_code_of_waiting(code: u8) -> bool {
+    [Kind::Blocked, Kind::TimedOut].iter().any(|kind| kind.exit_code() == code)
 }
 
 fn rows<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a str)>) -> Roff {
@@ -162,8 +167,8 @@ fn rows<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a str)>) -> Roff
 }
 
 fn environment(is_root: bool) -> Roff {
-    let count = if is_root { VARIABLES.len() } else { COMMON_VARIABLES };
-    let mut roff = rows("ENVIRONMENT", VARIABLES.iter().take(count).copied());
+    let named = if is_root { variables() } else { COMMON_VARIABLES.to_vec() };
+    let mut roff = rows("ENVIRONMENT", named.into_iter());
     roff.control("PP", []);
     roff.text([roman(if is_root {
         format!(

@@ -1,25 +1,47 @@
 //! Several conversations in one stream.
 
 use agentctl_core::model::{Message, Role, Target, Time};
+use agentctl_core::names::{Names, Word};
 use agentctl_core::transcript::Page;
 
-use crate::text::one_line;
+use crate::text::{fit, one_line};
 
 /// Characters of an id that are shown at least.
 const SHORT_ID: usize = 8;
 
+/// Columns that a name takes at most.
+const MAX_NAME_COLUMNS: usize = 24;
+
 /// The name of a session among several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionLabel {
-    /// The beginning of the id that tells it from the others.
+    /// Its name, or the beginning of the id that tells it from the others.
     pub short: String,
     /// The whole id.
     pub id: String,
 }
 
-/// Returns the text in front of each session's lines, which tells it from the others; none for a single one.
+/// Returns the text in front of each session's lines, which tells it from the others; none for a single one. It is
+/// the session's name, or the beginning of its id if it has no name or shares it with another one of them.
 #[must_use]
-pub fn session_labels(targets: &[Target]) -> Vec<Option<SessionLabel>> {
+pub fn session_labels(names: &Names, targets: &[Target]) -> Vec<Option<SessionLabel>> {
+    let mut labels = id_labels(targets);
+    let named: Vec<Option<String>> = targets.iter().map(|target| name(names, target)).collect();
+    for (label, name) in labels.iter_mut().zip(&named) {
+        let is_alone = named.iter().filter(|other| *other == name).count() == 1;
+        if let (Some(label), Some(name), true) = (label, name, is_alone) {
+            label.short = fit(name, MAX_NAME_COLUMNS);
+        }
+    }
+    labels
+}
+
+fn name(names: &Names, target: &Target) -> Option<String> {
+    let name = names.word_of(Word::Name, target.adapter, &target.session.as_ref()?.id)?;
+    (!name.is_empty()).then(|| one_line(name))
+}
+
+fn id_labels(targets: &[Target]) -> Vec<Option<SessionLabel>> {
     if targets.len() < 2 {
         return vec![None; targets.len()];
     }

@@ -39,6 +39,8 @@ pub enum FieldValue {
     Moment(Time),
     /// The time since a moment: `12m`.
     Age(Time),
+    /// The time until a moment: `12m`, and `due` afterwards.
+    Remaining(Time),
     /// A word that has a place in an order of its own, such as a status.
     Ranked(u8, &'static str),
     /// The row has no such value.
@@ -78,8 +80,20 @@ impl FieldValue {
             Self::Size(bytes) => byte_size(*bytes),
             Self::Moment(time) => time.0.to_string(),
             Self::Age(time) => age(now, *time),
+            Self::Remaining(time) if *time > now => age(*time, now),
+            Self::Remaining(_) => "due".to_owned(),
             Self::Ranked(_, word) => (*word).to_owned(),
             Self::Missing => String::new(),
+        }
+    }
+
+    /// Returns the text by which two lists are compared; `None` for ages and sizes, whose change alone is no news.
+    #[must_use]
+    pub fn compared(&self, now: Time) -> Option<String> {
+        match self {
+            Self::Age(_) | Self::Size(_) => None,
+            Self::Remaining(time) if *time > now => None,
+            _ => Some(self.line(now)),
         }
     }
 
@@ -88,7 +102,12 @@ impl FieldValue {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => a.to_lowercase().cmp(&b.to_lowercase()),
             (Self::Number(a), Self::Number(b)) | (Self::Size(a), Self::Size(b)) => a.cmp(b),
-            (Self::Moment(a), Self::Moment(b)) => a.cmp(b),
+            (Self::Moment(a), Self::Moment(b)) | (Self::Remaining(a), Self::Remaining(b)) => {
+                a.cmp(b)
+            }
+            // A word instead of the time that is left: the time is over.
+            (Self::Text(_), Self::Remaining(_)) => Ordering::Less,
+            (Self::Remaining(_), Self::Text(_)) => Ordering::Greater,
             // The youngest has the smallest age.
             (Self::Age(a), Self::Age(b)) => b.cmp(a),
             (Self::Ranked(a, _), Self::Ranked(b, _)) => a.cmp(b),

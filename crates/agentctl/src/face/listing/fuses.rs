@@ -1,16 +1,16 @@
 //! The fields of `agentctl fuses`.
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::fleet::unique_prefixes;
+use agentctl_core::fleet::{Query, unique_prefixes};
 use agentctl_core::fuses::{Fuse, FuseState};
-use agentctl_core::model::Status;
+use agentctl_core::model::{Fault, Listing, Session};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::{
     Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument, shown_sessions,
 };
-use crate::face::{age, fuse_actions, fuse_conditions};
+use crate::face::{fuse_actions, fuse_conditions};
 use crate::text::with_tilde;
 
 /// A fuse, and the parts of its id and of its session's id that a table shows.
@@ -19,23 +19,62 @@ pub struct FuseListRow {
     pub fuse: Fuse,
     short_id: String,
     short_session: Option<String>,
-    /// The status of its session; `None` for the fuse of a directory, or if the session could not be found.
-    session_status: Option<Status>,
+    /// The status of its live session, or `ended`; `None` for the fuse of a directory, or if it is not known.
+    session_state: Option<&'static str>,
+}
+
+/// The live sessions, looked for once for all fuses.
+pub struct FuseSessions {
+    live: Vec<Session>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+    /// A session that was not found has ended.
+    is_complete: bool,
+}
+
+impl FuseSessions {
+    /// Looks for live sessions. `has_all_sources` is false if a home or server may be missing from the settings.
+    #[must_use]
+    pub fn look(fleet: &Fleet, has_all_sources: bool) -> Self {
+        let query = Query { resting: true, children: true, ..Query::default() };
+        let Listing { sessions: live, faults, .. } = fleet.list(&query);
+        let is_complete = has_all_sources && faults.is_empty();
+        Self { live, faults, is_complete }
+    }
+
+    /// Returns the status of the live session of a fuse, and `ended` for any other: its fuse expires only by its
+    /// time to live, or after the session was resumed. `None` if a source that may have the session did not answer.
+    fn state(&self, fuse: &Fuse) -> Option<&'static str> {
+        let id = fuse.session.as_deref()?;
+        let is_it = |session: &&Session| {
+            session.id.as_deref() == Some(id)
+                && fuse.adapter.as_deref().is_none_or(|adapter| adapter == session.adapter)
+        };
+        match self.live.iter().find(is_it) {
+            Some(session) => Some(session.status.word()),
+            None => self.is_complete.then_some("ended"),
+        }
+    }
 }
 
 impl FuseListRow {
     /// Returns the rows of these fuses. Short ids are as long as every command needs to accept them.
     #[must_use]
-    pub fn all(fleet: &Fleet, fuses: Vec<Fuse>, has_short_ids: bool) -> Vec<Self> {
+    pub fn all(
+        fleet: &Fleet,
+        fuses: Vec<Fuse>,
+        sessions: Option<&FuseSessions>,
+        has_short_ids: bool,
+    ) -> Vec<Self> {
         let ids: Vec<&str> = fuses.iter().map(|fuse| fuse.id.as_str()).collect();
         let ids = if has_short_ids { unique_prefixes(&ids) } else { ids };
         let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
-        let sessions = fuses.iter().map(|fuse| fuse.session.as_deref());
-        let sessions = shown_sessions(fleet, sessions, has_short_ids);
-        let rows = fuses.into_iter().zip(ids).zip(sessions);
+        let bound = fuses.iter().map(|fuse| fuse.session.as_deref());
+        let bound = shown_sessions(fleet, bound, has_short_ids);
+        let rows = fuses.into_iter().zip(ids).zip(bound);
         let row = |((fuse, short_id), short_session)| {
-            let session_status = session_status(fleet, &fuse);
-            Self { fuse, short_id, short_session, session_status }
+            let session_state = sessions.and_then(|sessions| sessions.state(&fuse));
+            Self { fuse, short_id, short_session, session_state }
         };
         rows.map(row).collect()
     }
@@ -46,14 +85,15 @@ impl ListRow for FuseListRow {
         Field { name: "id", value: |_, row| FieldValue::Text(row.fuse.id.clone()) },
         Field { name: "short_id", value: |_, row| FieldValue::Text(row.short_id.clone()) },
         Field { name: "state", value: |_, row| FieldValue::text(Some(row.fuse.state.word())) },
-        Field { name: "expires", value: |c, row| FieldValue::text(expires(c, &row.fuse)) },
+        Field { name: "expires", value: |_, row| expires(&row.fuse) },
         Field { name: "due_at", value: |_, row| FieldValue::moment(row.fuse.due_at) },
+        Field { name: "set", value: |_, row| FieldValue::Age(row.fuse.set_at) },
         Field { name: "set_at", value: |_, row| FieldValue::Moment(row.fuse.set_at) },
         Field { name: "when", value: |_, row| FieldValue::Text(fuse_conditions(&row.fuse)) },
         Field { name: "target", value: target },
         Field { name: "cwd", value: |_, row| FieldValue::text(row.fuse.directory.clone()) },
         Field { name: "session", value: |_, row| FieldValue::text(row.fuse.session.clone()) },
-        Field { name: "session_state", value: |_, row| FieldValue::text(session_state(row)) },
+        Field { name: "session_state", value: |_, row| FieldValue::text(row.session_state) },
         Field { name: "adapter", value: |_, row| FieldValue::text(row.fuse.adapter.clone()) },
         Field { name: "agent", value: |_, row| FieldValue::text(row.fuse.adapter.clone()) },
         Field { name: "then", value: |_, row| FieldValue::Text(fuse_actions(&row.fuse)) },
@@ -73,8 +113,7 @@ impl ListRow for FuseListRow {
     const WIDE_COLUMNS: &'static [Column] = &[
         Column::new("ID", "id"),
         Column::new("EXPIRES", "expires"),
-        Column::new("STATE", "state").dropped(5),
-        Column::new("SET AT", "set_at").dropped(6),
+        Column::new("SET", "set").dropped(5),
         Column::new("WHEN", "when").cut(Cut::Right).dropped(2),
         Column::new("TARGET", "target").cut(Cut::Path),
         Column::new("SESSION", "session_state").dropped(1).optional(),
@@ -104,27 +143,12 @@ impl ListRow for FuseListRow {
 }
 
 /// Returns the time that is left, or the progress of a fuse that has expired.
-fn expires(context: &RowContext<'_>, fuse: &Fuse) -> Option<String> {
+fn expires(fuse: &Fuse) -> FieldValue {
     match (fuse.state, fuse.due_at) {
-        (FuseState::Burning, Some(at)) if at > context.now => Some(age(at, context.now)),
-        (FuseState::Burning, Some(_)) => Some("due".into()),
-        (FuseState::Burning, None) => None,
-        (state, _) => Some(state.word().to_owned()),
+        (FuseState::Burning, Some(at)) => FieldValue::Remaining(at),
+        (FuseState::Burning, None) => FieldValue::Missing,
+        (state, _) => FieldValue::text(Some(state.word())),
     }
-}
-
-/// Returns the status of the session of a fuse.
-fn session_status(fleet: &Fleet, fuse: &Fuse) -> Option<Status> {
-    let argument = session_argument(fuse.adapter.as_deref(), fuse.session.as_deref()?);
-    let found = fleet.target(&argument).ok()?;
-    fleet.inspect(&found.target).session.map(|session| session.status)
-}
-
-/// Returns the status of a live session, and `ended` for any other: its fuse expires only by its time to live, or
-/// after the session was resumed.
-fn session_state(row: &FuseListRow) -> Option<&'static str> {
-    let status = row.session_status?;
-    Some(if status.is_live() { status.word() } else { "ended" })
 }
 
 /// Returns the directory or the session, with an id that can be typed.

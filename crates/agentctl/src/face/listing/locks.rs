@@ -91,6 +91,14 @@ impl ListRow for LockListRow {
         self.lock.directory.clone()
     }
 
+    /// A directory can have several occupants and a lock.
+    fn key(&self) -> String {
+        let holder = self.holder();
+        let process = holder.pid.map(|pid| pid.to_string());
+        let holder_id = holder.session.clone().or(process).unwrap_or_default();
+        format!("{} {holder_id} {}", holder.kind.word(), self.lock.directory)
+    }
+
     fn status_argument(&self) -> Option<String> {
         let holder = self.holder();
         let session = holder.session.as_deref();

@@ -1,7 +1,7 @@
 //! The fields of `agentctl runs`.
 
 use agentctl_core::ask::{Fleet, RunRow};
-use agentctl_core::names::Names;
+use agentctl_core::resolve::unknown_sessions;
 use anstyle::Style;
 use serde::Serialize;
 
@@ -11,30 +11,24 @@ use super::{
 use crate::face::exit_text;
 use crate::text::with_tilde;
 
-/// A run, and the name of its session and the part of its id that a table shows.
+/// A run, and the part of its session's id that a table shows.
 pub struct RunListRow {
     /// The run.
     pub run: RunRow,
+    /// The id of its session, if `agentctl status` knows it. A launch that failed may have none.
+    session: Option<String>,
     short_session: Option<String>,
-    /// The name of the session; a run that resumed it was given none of its own.
-    session_name: Option<String>,
 }
 
 impl RunListRow {
     /// Returns the rows of these runs. Short session ids are as long as every command needs to accept them.
     #[must_use]
     pub fn all(fleet: &Fleet, runs: Vec<RunRow>, has_short_ids: bool) -> Vec<Self> {
-        let sessions = runs.iter().map(|run| run.session.as_deref());
+        let known = known_sessions(fleet, &runs);
+        let sessions = known.iter().map(Option::as_deref);
         let shown = shown_sessions(fleet, sessions, has_short_ids);
-        let names = Names::of(&fleet.host);
-        let row = |(run, short_session): (RunRow, Option<String>)| {
-            let subject = run.adapter.as_deref().zip(run.session.as_deref());
-            let given = subject.and_then(|(adapter, session)| names.name_of(adapter, session));
-            let session_name = given.map(str::to_owned).or_else(|| run.name.clone());
-            let session_name = session_name.filter(|name| !name.is_empty());
-            Self { run, short_session, session_name }
-        };
-        runs.into_iter().zip(shown).map(row).collect()
+        let row = |((run, session), short_session)| Self { run, session, short_session };
+        runs.into_iter().zip(known.clone()).zip(shown).map(row).collect()
     }
 
     /// Returns the part of the session's id that a table shows.
@@ -44,12 +38,25 @@ impl RunListRow {
     }
 }
 
+/// Returns the session of each run; `None` where no source knows it.
+fn known_sessions(fleet: &Fleet, runs: &[RunRow]) -> Vec<Option<String>> {
+    let session = |run: &RunRow| Some((run.adapter.clone()?, run.session.clone()?));
+    let sessions: Vec<Option<(String, String)>> = runs.iter().map(session).collect();
+    let named: Vec<(&str, &str)> =
+        sessions.iter().flatten().map(|(adapter, id)| (&**adapter, &**id)).collect();
+    let unknown = unknown_sessions(fleet, &named);
+    let known = |session: Option<(String, String)>| {
+        session.filter(|session| !unknown.contains(session)).map(|(_, id)| id)
+    };
+    sessions.into_iter().map(known).collect()
+}
+
 impl ListRow for RunListRow {
     const FIELDS: &'static [Field<Self>] = &[
         Field { name: "id", value: |_, row| FieldValue::Text(row.run.id.clone()) },
-        Field { name: "session", value: |_, row| FieldValue::text(row.run.session.clone()) },
+        Field { name: "session", value: |_, row| FieldValue::text(row.session.clone()) },
         Field { name: "short_session", value: |_, row| FieldValue::text(row.short_session()) },
-        Field { name: "name", value: |_, row| FieldValue::text(row.session_name.clone()) },
+        Field { name: "name", value: |_, row| FieldValue::text(row.run.name.clone()) },
         Field { name: "group", value: |_, row| FieldValue::text(row.run.group.clone()) },
         Field { name: "adapter", value: |_, row| FieldValue::text(row.run.adapter.clone()) },
         Field { name: "agent", value: |_, row| FieldValue::text(row.run.adapter.clone()) },
@@ -93,11 +100,15 @@ impl ListRow for RunListRow {
     ];
 
     fn id_text(&self) -> String {
-        self.run.session.clone().unwrap_or_else(|| self.run.id.clone())
+        self.session.clone().unwrap_or_else(|| self.run.id.clone())
+    }
+
+    fn key(&self) -> String {
+        self.run.id.clone()
     }
 
     fn status_argument(&self) -> Option<String> {
-        Some(session_argument(self.run.adapter.as_deref(), self.run.session.as_deref()?))
+        Some(session_argument(self.run.adapter.as_deref(), self.session.as_deref()?))
     }
 
     const PAINTED: &'static str = "exit";

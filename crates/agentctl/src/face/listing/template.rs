@@ -12,7 +12,7 @@ const PATH_FIELDS: [&str; 6] = ["cwd", "directory", "folder", "program", "root",
 pub enum TemplateError {
     /// A field that does not exist.
     Field(UnknownField),
-    /// A brace without its partner, or a width that is no number.
+    /// A brace without its partner, a width that is no number, no field at all, or a template of Go.
     Syntax(String),
 }
 
@@ -35,6 +35,11 @@ enum Piece<R: 'static> {
 impl<R: ListRow> Template<R> {
     /// Reads a template. With `table ` in front, its cells are separated by tabs and printed as aligned columns.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        if text.contains("{{.") || text.contains("{{ .") {
+            return Err(TemplateError::Syntax(format!(
+                "`{text}` is a template of Go; write {{id}}"
+            )));
+        }
         let (text, is_table) = match text.strip_prefix("table ") {
             Some(rest) => (rest, true),
             None => (text, false),
@@ -76,6 +81,9 @@ impl<R: ListRow> Template<R> {
             rest = &rest[length..];
         }
         end_literal(&mut pieces, &mut literal);
+        if !pieces.iter().any(|piece| matches!(piece, Piece::Value { .. })) {
+            return Err(TemplateError::Syntax(format!("`{text}` names no field; write {{id}}")));
+        }
         Ok(Self { pieces, is_table })
     }
 
@@ -85,11 +93,18 @@ impl<R: ListRow> Template<R> {
         self.is_table
     }
 
+    /// Returns the fields of the template, in order.
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field<R>> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Value { field, .. } => Some(*field),
+            Piece::Literal(_) | Piece::Tab => None,
+        })
+    }
+
     /// Says whether the template uses one of these fields.
     #[must_use]
     pub fn uses(&self, names: &[&str]) -> bool {
-        let uses = |piece: &Piece<R>| matches!(piece, Piece::Value { field, .. } if names.contains(&field.name));
-        self.pieces.iter().any(uses)
+        self.fields().any(|field| names.contains(&field.name))
     }
 
     /// Returns the text of one row.

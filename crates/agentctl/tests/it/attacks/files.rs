@@ -43,6 +43,46 @@ fn an_installed_service_is_written_for_this_user_only() {
     });
 }
 
+/// Manual pages are written into a directory that an agent may have prepared: nothing there decides where to.
+#[test]
+fn manual_pages_are_written_through_no_planted_file() {
+    sandboxed(|| {
+        let home = home();
+        let precious = home.write("precious", "mine\n");
+        for kind in ["link", "fifo"] {
+            let directory = folder(&home, kind);
+            // The names that a writer with its process id in the name would use.
+            for pid in 1..400 {
+                let path = Path::new(&directory).join(format!(".agentctl.{pid}"));
+                if kind == "link" {
+                    symlink(&precious, path).expect("linked");
+                } else {
+                    let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+                    rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).expect("made");
+                }
+            }
+            symlink(&precious, Path::new(&directory).join("agentctl.1")).expect("linked");
+            let mut command = Command::new("timeout");
+            command.args(["60", env!("CARGO_BIN_EXE_agentctl"), "man", "--install", &directory]);
+            let installed = home.command(&[]);
+            command.env_clear().envs(installed.get_envs().filter_map(|(k, v)| Some((k, v?))));
+            let installed = command.output().expect("runs");
+            assert!(installed.status.success(), "{kind}: {installed:?}");
+            assert_eq!(fs::read_to_string(&precious).expect("read"), "mine\n", "{kind}");
+            let page = Path::new(&directory).join("agentctl.1");
+            assert!(fs::symlink_metadata(&page).expect("there").is_file(), "{kind}");
+            assert_eq!(mode(&page), 0o644, "{kind}");
+        }
+        // A page that cannot be put in its place leaves the others and no other file.
+        let directory = folder(&home, "blocked");
+        fs::create_dir_all(Path::new(&directory).join("agentctl-list.1/x")).expect("made");
+        assert_eq!(home.run(&["man", "--install", &directory]).code, Some(1));
+        let hidden = fs::read_dir(&directory).expect("listed").flatten();
+        let hidden = hidden.filter(|e| e.file_name().to_string_lossy().starts_with('.'));
+        assert_eq!(hidden.count(), 0);
+    });
+}
+
 /// S22: another user's lock on a directory that it can read keeps no launch out.
 #[test]
 #[ignore = "needs root: it plays another user"]

@@ -249,9 +249,9 @@ fn commands_of_a_configuration_that_others_may_write_are_not_run() {
             let refused = launched();
             assert_eq!(refused.code, Some(1), "{refused:?}");
             assert!(refused.stderr.contains("can be written by others"), "{refused:?}");
-            // Commands that run nothing of it answer, and say so.
+            // Commands that run nothing of it answer, and say so: a home that it names may be missing.
             let listed = home.run(&["list"]);
-            assert_eq!(listed.code, Some(0), "{listed:?}");
+            assert_eq!(listed.code, Some(3), "{listed:?}");
             assert!(listed.stderr.contains("can be written by others"), "{listed:?}");
             set_mode(&path, 0o644);
             set_mode(path.parent().expect("a folder"), 0o777);
@@ -260,10 +260,53 @@ fn commands_of_a_configuration_that_others_may_write_are_not_run() {
             assert!(refused.stderr.contains("can be replaced by others"), "{refused:?}");
             set_mode(path.parent().expect("a folder"), 0o755);
         }
-        // A configuration without commands starts nothing.
-        let path = config("model = \"m\"\n");
-        set_mode(&path, 0o666);
-        assert_eq!(home.run(&["list"]).code, Some(0));
+    });
+}
+
+/// A configuration that other users may write decides nothing that an agent may do, and no home that is acted on.
+#[test]
+fn a_configuration_that_others_may_write_grants_nothing() {
+    sandboxed(|| {
+        let home = home();
+        let text = "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$HOME/arguments\"\n";
+        set_mode(&home.write("bin/claude", text), 0o755);
+        let line = r#"{"type":"user","message":{"role":"user","content":"x"},"uuid":"u","timestamp":"2026-11-15T10:00:00.000Z","cwd":"/w","sessionId":"0c2f8f8e-1111-4222-8333-123456789abc"}"#;
+        home.write(
+            "evil/projects/-w/0c2f8f8e-1111-4222-8333-123456789abc.jsonl",
+            format!("{line}\n"),
+        );
+        let text = "permissions = \"bypass\"\nadapter = \"claude-code\"\nmodel = \"evil-model\"\n[roots]\nclaude-code = [\"~/evil\"]\n[[openclaw.gateways]]\nurl = \"ws://127.0.0.1:9\"\n[[webhooks]]\nurl = \"https://evil.example/\"\n[metrics]\nlisten = \"127.0.0.1:9\"\ntoken = \"0123456789abcdef0123\"\n[notify]\ntty = \"/dev/null\"\n";
+        let path = home.write(".config/agentctl/config.toml", text);
+        set_mode(&path, 0o600);
+        let listed = || home.run(&["list", "-a", "--since", "all", "--json"]);
+        assert!(listed().stdout.contains("0c2f8f8e"), "as it should be");
+        let folder_of_it = path.parent().expect("a folder").to_owned();
+        let ways: [(&Path, u32, &str); 2] = [
+            (&path, 0o666, "can be written by others"),
+            (&folder_of_it, 0o777, "can be replaced by others"),
+        ];
+        for (changed, mode, why) in ways {
+            let before = fs::metadata(changed).expect("there").permissions();
+            set_mode(changed, mode);
+            let rows = listed();
+            assert!(!rows.stdout.contains("0c2f8f8e"), "{why}: {rows:?}");
+            assert_eq!(rows.code, Some(3), "{why}: a home may be missing: {rows:?}");
+            for args in [&["list"][..], &["status", "zzzz"], &["adapters"], &["daemon", "status"]] {
+                let told = home.run(args);
+                assert!(told.stderr.contains(why), "{args:?}: {told:?}");
+            }
+            let launched = home.run(&["launch", "claude", "-p", "x"]);
+            assert_eq!(launched.code, Some(1), "{why}: {launched:?}");
+            assert!(launched.stderr.contains(why), "{launched:?}");
+            assert!(!home.path().join("arguments").exists(), "no agent was started");
+            let shown = home.run(&["config", "show"]).stdout;
+            for word in ["bypass", "evil"] {
+                assert!(!shown.contains(word), "{word} is in force: {shown}");
+            }
+            assert_ne!(home.run(&["config", "check"]).code, Some(0), "{why}");
+            fs::set_permissions(changed, before).expect("set");
+        }
+        assert_eq!(home.run(&["config", "check"]).code, Some(0));
     });
 }
 
