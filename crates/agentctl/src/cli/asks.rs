@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{AsksRequest, Fleet};
+use agentctl_core::ask::{AsksDocument, AsksRequest, Fleet};
 use agentctl_core::model::Ask;
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 
 use super::list::adapter_name;
-use super::shape::{Form, ShapeArgs};
+use super::listed::Listed;
+use super::shape::{Form, Shape, ShapeArgs};
+use super::watch::watch;
 use crate::face::{AskLineKind, AskListRow, ask_page, unresolved};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
 /// Show everything that waits for a human, and how it can be answered
@@ -44,22 +46,13 @@ pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
         ui.json(&fleet.ask_hook_settings())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (host, shape) = (&fleet.host, args.shape.shape::<AskListRow>()?);
-    let request = request(args);
-    let mut document =
-        fleet.asks(&request).map_err(|found| unresolved(fleet, &found.text, found.why))?;
-    let mut rows =
-        AskListRow::rows(fleet, std::mem::take(&mut document.asks), shape.shows_short_ids());
-    shape.arrange(host, &mut rows);
-    if rows.is_empty() && !shape.is_for_programs() {
-        let whole = document.faults.is_empty();
-        ui.note(match (whole, args.select.is_empty()) {
-            (true, true) => "nothing waits for you",
-            (true, false) => "it does not wait for you",
-            (false, _) => "no ask could be seen",
-        });
-    } else if matches!(shape.form, Form::Table) && !args.select.is_empty() {
-        for (at, row) in rows.iter().enumerate() {
+    let shape = args.shape.shape::<AskListRow>()?;
+    if shape.is_watched {
+        return watch(ui, fleet, &shape, || listed(fleet, &shape, args));
+    }
+    let listed = listed(fleet, &shape, args)?;
+    if matches!(shape.form, Form::Table) && !args.select.is_empty() && !listed.rows.is_empty() {
+        for (at, row) in listed.rows.iter().enumerate() {
             if at > 0 {
                 ui.line("")?;
             }
@@ -67,10 +60,28 @@ pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
         }
         ui.flush()?;
     } else {
-        document.asks = rows.iter().map(|row| row.ask.clone()).collect();
-        shape.print(ui, host, &rows, &document)?;
+        listed.print(ui, &fleet.host, &shape)?;
     }
-    Ok(super::answered(ui, &document.faults))
+    Ok(super::answered(ui, &listed.faults))
+}
+
+fn listed(
+    fleet: &Fleet,
+    shape: &Shape<AskListRow>,
+    args: &AsksArgs,
+) -> Result<Listed<AskListRow, AsksDocument>, Failure> {
+    let asked = fleet.asks(&request(args));
+    let mut document = asked.map_err(|found| unresolved(fleet, &found.text, found.why))?;
+    let (asks, faults) = (std::mem::take(&mut document.asks), document.faults.clone());
+    let mut rows = AskListRow::rows(fleet, asks, shape.shows_short_ids());
+    shape.arrange(&fleet.host, &mut rows);
+    document.asks = rows.iter().map(|row| row.ask.clone()).collect();
+    let empty = match (faults.is_empty(), args.select.is_empty()) {
+        (true, true) => "nothing waits for you",
+        (true, false) => "it does not wait for you",
+        (false, _) => "no ask could be seen",
+    };
+    Ok(Listed { title: "asks", rows, document, faults, remarks: Vec::new(), empty })
 }
 
 fn request(args: &AsksArgs) -> AsksRequest {
