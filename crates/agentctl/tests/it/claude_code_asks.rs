@@ -318,7 +318,7 @@ fn input_that_is_no_ask_of_a_proved_session_ends_the_asker_without_a_word() {
         stranger["session_id"] = "cccccccc-0000-4000-8000-000000000003".into();
         let mut other = hook_input("touch x");
         other["hook_event_name"] = "PreToolUse".into();
-        let inputs = ["".to_owned(), "rubbish".to_owned(), stranger.to_string(), other.to_string()];
+        let inputs = [String::new(), "rubbish".to_owned(), stranger.to_string(), other.to_string()];
         for input in inputs {
             let more = json!({"status": "busy", "entrypoint": "sdk-cli"});
             let asking = Asking::new(&more, input.as_bytes());
