@@ -253,10 +253,9 @@ pub(super) fn wants_json(args: &[std::ffi::OsString]) -> bool {
     let args: Vec<&str> = args.into_iter().take_while(|arg| *arg != "--").collect();
     let is_json = |form: &str| matches!(form.trim_start_matches('='), "json" | "jsonl");
     args.iter().enumerate().any(|(at, arg)| match *arg {
-        "--json" => true,
+        "--json" | "--format=json" => true,
         "-o" | "--output" => args.get(at + 1).is_some_and(|form| is_json(form)),
         "--format" => args.get(at + 1) == Some(&"json"),
-        "--format=json" => true,
         other => {
             let form = other.strip_prefix("--output=").or_else(|| other.strip_prefix("-o"));
             form.is_some_and(is_json)

@@ -56,10 +56,10 @@ fn print(ui: &mut Ui, error: &clap::Error) -> Outcome {
 fn unknown_command(command: &Command, args: &[OsString], error: &clap::Error) -> Failure {
     let word = context(error, ContextKind::InvalidSubcommand);
     let (path, parent) = innermost(command, args);
-    if parent.get_name() == command.get_name() {
-        if let Some(hint) = reflexes::command_that_does_not_exist_yet(&word) {
-            return Failure::new(Kind::Usage, format!("`{word}` does not exist yet")).hint(hint);
-        }
+    if parent.get_name() == command.get_name()
+        && let Some(hint) = reflexes::command_that_does_not_exist_yet(&word)
+    {
+        return Failure::new(Kind::Usage, format!("`{word}` does not exist yet")).hint(hint);
     }
     if let Some(hint) = reflexes::command_of_another_program(parent.get_name(), &word) {
         return Failure::new(Kind::Usage, format!("there is no command `{word}`")).hint(hint);

@@ -85,9 +85,10 @@ impl Ui {
 /// Returns the whole path of a pager. A relative path and relative entries of the PATH would name a program of the
 /// current directory, which an agent may have written.
 fn find(host: &Host, program: &str) -> io::Result<PathBuf> {
-    let found = match program.contains('/') {
-        true => Some(PathBuf::from(program)).filter(|path| path.is_absolute()),
-        false => host.which(program),
+    let found = if program.contains('/') {
+        Some(PathBuf::from(program)).filter(|path| path.is_absolute())
+    } else {
+        host.which(program)
     };
     found.ok_or_else(|| {
         let why =

@@ -21,6 +21,11 @@ pub(crate) struct Stream {
     said: Arc<Mutex<String>>,
 }
 
+/// Says whether an event is about the status of a session; those of asks carry the session too.
+pub(crate) fn is_of_session(event: &Value) -> bool {
+    event["type"].as_str().is_some_and(|kind| kind.starts_with("session."))
+}
+
 impl Stream {
     /// Begins to listen, and returns once it sleeps.
     pub(crate) fn of(home: &TestHome, args: &[&str]) -> Self {
@@ -99,9 +104,10 @@ impl Stream {
     /// Returns the event types of a session, in their order.
     pub(crate) fn kinds(&self, id: &str) -> Vec<String> {
         let own = self.heard().into_iter().filter(|event| event["session_id"] == id);
-        let own = own.filter(|event| !event["session"].is_null());
-        own.map(|event| event["type"].as_str().expect("a type")["session.".len()..].to_owned())
-            .collect()
+        let kind = |event: Value| {
+            event["type"].as_str().and_then(|kind| kind.strip_prefix("session.")).map(str::to_owned)
+        };
+        own.filter_map(kind).collect()
     }
 
     /// Waits until these are the event types of a session, and returns the last event.
@@ -111,7 +117,7 @@ impl Stream {
             (self.kinds(id) == kinds).then_some(())
         });
         let events = self.heard();
-        let last = events.iter().rev().find(|e| e["session_id"] == id && !e["session"].is_null());
+        let last = events.iter().rev().find(|e| e["session_id"] == id && is_of_session(e));
         last.cloned().expect("one")
     }
 
@@ -119,10 +125,8 @@ impl Stream {
     #[track_caller]
     pub(crate) fn last(&self, id: &str, kind: &str) -> Value {
         eventually(&format!("{kind} is told of {id} last"), || {
-            let told = self
-                .heard()
-                .into_iter()
-                .rfind(|e| e["session_id"] == id && !e["session"].is_null());
+            let told =
+                self.heard().into_iter().rfind(|e| e["session_id"] == id && is_of_session(e));
             told.filter(|event| event["type"] == format!("session.{kind}"))
         })
     }

@@ -167,9 +167,9 @@ fn what_waits_and_what_asks_are_the_same_sessions() {
 
 #[test]
 fn of_many_answers_at_once_exactly_one_is_taken() {
+    const ANSWERERS: usize = 8;
     let rounds =
         std::env::var("AGENTCTL_ANSWER_ROUNDS").map_or(12, |n| n.parse().expect("a number"));
-    const ANSWERERS: usize = 8;
     sandboxed(|| {
         let home = home();
         for round in 0..rounds {
@@ -211,7 +211,7 @@ fn nothing_below_an_agent_may_answer() {
         let ask = id_of(&ask_of(&home, &waiting));
         let program = home.command(&[]).get_program().to_string_lossy().into_owned();
         let answer = format!("{program} answer {ask} --allow > out 2>&1; echo $? > code");
-        let env = format!("env -i HOME=$HOME PATH=$PATH XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR");
+        let env = "env -i HOME=$HOME PATH=$PATH XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR";
         let inner = answer.replace('\'', "'\\''");
         let ways = [
             ("child", answer.clone()),
@@ -384,7 +384,9 @@ fn a_walk_on_a_terminal_answers_skips_and_leaves() {
     sandboxed(|| {
         let home = home();
         let ids = ["a", "b", "c"].map(|w| launch(&home, w, "x [[permit:touch yes]] [[hang]]", &[]));
-        ids.iter().for_each(|id| drop(ask_of(&home, id)));
+        for id in &ids {
+            ask_of(&home, id);
+        }
         assert_eq!(on_terminal(&home, &["answer"], "a\ns\nq\n", false), Some(0));
         let ran = |w: &str| home.path().join(w).join("yes").exists();
         eventually("one tool ran", || {

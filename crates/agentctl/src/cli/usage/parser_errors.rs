@@ -70,10 +70,10 @@ fn invalid_value(path: &str, name: &str, error: &clap::Error) -> Failure {
 fn validation(path: &str, name: &str, error: &clap::Error) -> Failure {
     let value = texts(error, ContextKind::InvalidValue).pop().unwrap_or_default();
     let source = error.source();
-    let reason = if source.is_some_and(|source| source.is::<ParseIntError>()) {
+    let reason = if source.is_some_and(<dyn std::error::Error>::is::<ParseIntError>) {
         format!("`{value}` is not a whole number")
     } else {
-        source.map(ToString::to_string).unwrap_or_else(|| format!("`{value}` cannot be used"))
+        source.map_or_else(|| format!("`{value}` cannot be used"), ToString::to_string)
     };
     let (sentence, hint) = match reason.split_once("; ") {
         Some((sentence, hint)) => (sentence.to_owned(), hint.to_owned()),
