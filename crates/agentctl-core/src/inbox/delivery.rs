@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{OpenAsk, find};
-use crate::fleet::{self, Fleet};
+use super::OpenAsk;
+use crate::fleet::{self, Fleet, Query};
 use crate::model::{Evidence, Session, Status};
 use crate::wakeups::Wakeups;
 
@@ -44,12 +44,18 @@ pub(super) fn watch(
     }
 }
 
-/// Says whether the ask is no longer open, as far as it can be seen.
-fn has_moved(fleet: &Fleet, found: &OpenAsk, session: &Session) -> bool {
+/// Says whether the ask is no longer open, as far as it can be seen. A session that waits has moved only if it waits
+/// for another ask: without one, its status is older than the answer, and the next look decides.
+fn has_moved(fleet: &Fleet, open: &OpenAsk, session: &Session) -> bool {
     match session.status {
         Status::Waiting => {
-            let again = find(fleet, &found.ask.id, Some(found.ask.adapter));
-            matches!(again, Err(super::AnswerError::Gone(faults)) if faults.is_empty())
+            let query = Query { adapter: Some(open.ask.adapter.to_owned()), ..Query::default() };
+            let found = fleet::asks(fleet, &query);
+            let same = found.rows.iter().filter(|row| row.session.target() == session.target());
+            let mut asks = same.flat_map(|row| &row.asks).peekable();
+            found.faults.is_empty()
+                && asks.peek().is_some()
+                && asks.all(|ask| ask.id != open.ask.id)
         }
         Status::Unknown => false,
         _ => true,
