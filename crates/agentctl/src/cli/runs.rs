@@ -1,6 +1,5 @@
 //! `agentctl runs` and `agentctl prune`: lists and removes the folders of earlier launches.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,6 +7,7 @@ use std::process::ExitCode;
 use agentctl_core::ask::{
     Fleet, PruneDocument, PruneOptions, RunRow, RunsDocument, RunsNotFound, RunsNotRemoved,
 };
+use agentctl_core::runs::open_output;
 use clap::Args;
 
 use super::ids;
@@ -30,10 +30,10 @@ pub(super) struct RunsArgs {
     #[arg(value_name = "ID", help = ids::RUNS_OF_ONE)]
     id: Option<String>,
     /// Print what the agent of the newest of these runs wrote to stdout
-    #[arg(long, requires = "id", conflicts_with = "stderr")]
+    #[arg(long, requires = "id", conflicts_with_all = ["stderr", "json"])]
     stdout: bool,
     /// Print what the agent of the newest of these runs wrote to stderr
-    #[arg(long, requires = "id")]
+    #[arg(long, requires = "id", conflicts_with = "json")]
     stderr: bool,
     #[command(flatten)]
     shape: ShapeArgs,
@@ -110,14 +110,23 @@ pub(super) fn cmd_runs(
 fn print_output(ui: &mut Ui, document: &RunsDocument, stream: &str) -> Outcome {
     let Some(run) = document.runs.first() else { return Ok(ExitCode::SUCCESS) };
     let path = Path::new(&run.directory).join(stream);
-    let failed =
-        |error| Failure::new(Kind::Failed, format!("{} cannot be read: {error}", path.display()));
-    let mut file = BufReader::new(File::open(&path).map_err(failed)?);
+    let failed = |error: String| {
+        Failure::new(Kind::Failed, format!("{} cannot be read: {error}", path.display()))
+    };
+    let uid = rustix::process::geteuid().as_raw();
+    let opened = open_output(Path::new(&run.directory), stream, uid);
+    let mut file = BufReader::new(opened.map_err(|skip| failed(skip.to_string()))?);
     let mut line = Vec::new();
     loop {
         line.clear();
         // A line without an end is printed in parts.
-        if file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(failed)? == 0 {
+        if file
+            .by_ref()
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line)
+            .map_err(|error| failed(error.to_string()))?
+            == 0
+        {
             ui.flush()?;
             return Ok(ExitCode::SUCCESS);
         }
