@@ -23,10 +23,17 @@ use crate::host::Host;
 use crate::kernel::{Kernel, Liveness, Process};
 use crate::marks::{self, Marker};
 use crate::model::{Callback, EndedBy, Exit, ProcId, Time, is_session_id};
+use crate::native::file::{self, Skip};
 use crate::native::private;
 
 /// Limit of the agent's first output that is read.
 pub const FIRST_OUTPUT_BYTES: u64 = 1 << 20;
+
+/// Opens what the agent of a run wrote, `stdout` or `stderr`: a regular file of this user, never a link, a FIFO or a
+/// device that was put in its place.
+pub fn open_output(directory: &Path, stream: &str, uid: u32) -> Result<File, Skip> {
+    Ok(file::open(&directory.join(stream), uid)?.file)
+}
 
 /// Returns the live agents that were launched from here, each with its marker. Any process can write a
 /// marker into its own environment, so if the run's folder names its agent process, only that process
