@@ -197,9 +197,9 @@ fn live_session(fleet: &Fleet, target: &Target) -> Result<(Session, Vec<Fault>),
             Err(SendError::Waiting(Box::new(session), asks))
         }
         Status::Running | Status::Idle => {
+            // Only its directory and start time link it to a process: a resume decides about that.
             if session.processes.iter().any(|serving| serving.join != Join::Proved) {
-                let why = "only its directory and start time link it to a process";
-                return Err(refused(&session, why, None));
+                return Err(SendError::Ended);
             }
             Ok((session, found.faults))
         }

@@ -16,7 +16,7 @@ use crate::face::{AskLineKind, AskListRow, ask_page, unresolved};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Show everything that waits for a human, and how it can be answered
+/// Show what waits for a human, and how to answer it
 ///
 /// Sessions of all agents, started by anyone. With an ask or a session: in full, with the whole command, change or
 /// plan, and the commands that answer it.

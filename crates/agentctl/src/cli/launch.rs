@@ -35,7 +35,7 @@ pub(super) struct LaunchArgs {
     /// The prompt: what the agent is to do; `-` reads it from stdin
     #[arg(value_name = "PROMPT", conflicts_with_all = ["prompt", "prompt_file"])]
     text: Option<String>,
-    /// The prompt as an option; `-` reads it from stdin
+    /// The prompt as an option, also if it begins with a dash (use it in scripts); `-` reads it from stdin
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// Read the prompt from a file

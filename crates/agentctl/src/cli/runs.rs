@@ -31,10 +31,10 @@ pub(super) struct RunsArgs {
     #[arg(value_name = "ID", help = ids::RUNS_OF_ONE)]
     id: Option<String>,
     /// Print what the agent of the newest of these runs wrote to stdout
-    #[arg(long, requires = "id", conflicts_with_all = ["stderr", "watch"])]
+    #[arg(long, requires = "id", conflicts_with_all = ["stderr", "watch", "json"])]
     stdout: bool,
     /// Print what the agent of the newest of these runs wrote to stderr
-    #[arg(long, requires = "id", conflicts_with = "watch")]
+    #[arg(long, requires = "id", conflicts_with_all = ["watch", "json"])]
     stderr: bool,
     #[command(flatten)]
     shape: ShapeArgs,

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, SendRequest};
+use agentctl_core::send::SendError;
 
 use crate::face::{not_sent, turn_not_ended};
 use crate::failure::{Failure, Kind, Outcome};
@@ -17,7 +18,8 @@ pub(super) fn to_live(
 ) -> Option<Outcome> {
     match fleet.send(request) {
         Ok(document) => Some(report(ui, &document, json)),
-        Err(NotSent::Ended | NotSent::NotOne(_)) => None,
+        // A resume decides about a session whose state is unknown, and says why it refuses.
+        Err(NotSent::Ended | NotSent::NotOne(_) | NotSent::Failed(SendError::Unknown(..))) => None,
         Err(why) => Some(Err(not_sent(fleet, &request.session, why))),
     }
 }

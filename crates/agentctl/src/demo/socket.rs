@@ -5,7 +5,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use agentctl_core::adapters::demo::{SocketOrder, SocketReply};
@@ -18,10 +18,15 @@ const MAX_ORDER_BYTES: u64 = 8 << 20;
 /// Time for one connection to send its order.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time to write a reply.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// An order of another process, and the way to reply to it.
 pub(super) struct Request {
     pub(super) order: SocketOrder,
     reply: Sender<SocketReply>,
+    /// The reply is on its way: the agent may exit at once after that.
+    written: Receiver<()>,
 }
 
 impl Request {
@@ -38,6 +43,7 @@ impl Request {
     fn reply(self, taken: bool, why: Option<String>) {
         // The other process may have ended.
         let _unheard = self.reply.send(SocketReply { taken, why });
+        let _late = self.written.recv_timeout(WRITE_TIMEOUT);
     }
 }
 
@@ -65,13 +71,16 @@ fn serve(stream: UnixStream, to: &Sender<Event>) -> Option<()> {
         reader.read_to_string(&mut text).ok()?;
         return to.send(Event::Told(text)).ok();
     }
+    // Dropped at the end of this function, after the reply was written.
+    let _sent: Sender<()>;
     let mut line = Vec::new();
     reader.read_until(b'\n', &mut line).ok()?;
     let reply = match serde_json::from_slice::<SocketOrder>(&line) {
         Err(error) => SocketReply { taken: false, why: Some(format!("no order: {error}")) },
         Ok(order) => {
-            let (reply, replied) = channel();
-            to.send(Event::Order(Request { order, reply })).ok()?;
+            let ((reply, replied), (sent, written)) = (channel(), channel());
+            _sent = sent;
+            to.send(Event::Order(Request { order, reply, written })).ok()?;
             let unanswered = SocketReply { taken: false, why: Some("the agent has ended".into()) };
             replied.recv().unwrap_or(unanswered)
         }

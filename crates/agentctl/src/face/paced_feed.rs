@@ -11,7 +11,7 @@ use super::{Feed, FeedItem};
 /// look.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// What an interface does next.
+/// The next step of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     /// Something may have changed: the list is read again.

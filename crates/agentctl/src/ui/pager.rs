@@ -85,16 +85,13 @@ impl Ui {
 /// Returns the whole path of a pager. A relative path and relative entries of the PATH would name a program of the
 /// current directory, which an agent may have written.
 fn find(host: &Host, program: &str) -> io::Result<PathBuf> {
-    let found = if program.contains('/') {
-        Some(PathBuf::from(program)).filter(|path| path.is_absolute())
+    let (found, why) = if program.contains('/') {
+        let absolute = Some(PathBuf::from(program)).filter(|path| path.is_absolute());
+        (absolute, "it is a relative path")
     } else {
-        host.which(program)
+        (host.which(program), "it is not in the PATH")
     };
-    found.ok_or_else(|| {
-        let why =
-            if program.contains('/') { "it is a relative path" } else { "it is not in the PATH" };
-        io::Error::new(io::ErrorKind::NotFound, why)
-    })
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, why))
 }
 
 /// Feeds a pager and waits until it exits. Ctrl-C belongs to the pager as long as it runs. A signal that ends this

@@ -1,22 +1,30 @@
 //! The alternate screen of a terminal: entered, left and restored, with its keys and signals.
 //!
 //! Lines are read key by key without echo. Ctrl-C and Ctrl-Z stay signals. The terminal is restored when the screen is
-//! dropped, on SIGINT, SIGTERM and SIGHUP, on a panic, and while the process is suspended.
+//! dropped, on every signal that ends the process and can be handled, on a panic, and while the process is suspended. A
+//! terminal that takes no output (Ctrl-S, a connection that hangs) does not keep the process from ending.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::consts::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
+};
 
 /// Enters the alternate screen and hides the cursor.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J";
 /// Shows the cursor and leaves the alternate screen: the lines before it are there again.
 const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
+
+/// Time that a terminal has to take the sequence that leaves the screen.
+const LEAVE_LIMIT: Duration = Duration::from_millis(500);
 
 /// The functions that a screen calls from its threads.
 pub struct ScreenCalls {
@@ -128,9 +136,28 @@ impl Terminal {
             return;
         }
         self.write_now(LEAVE);
+        self.restore_settings();
+    }
+
+    fn restore_settings(&self) {
         if let Some(before) = &self.before {
             let _unset = tcsetattr(&self.input, OptionalActions::Now, before);
         }
+    }
+
+    /// Leaves the screen, and says whether the terminal took the sequence in time. If not, the lock and the terminal
+    /// are left to the thread that waits for them, and the settings are restored.
+    fn leave_in_time(self: &Arc<Self>) -> bool {
+        let (terminal, (sender, left)) = (Arc::clone(self), channel());
+        std::thread::spawn(move || {
+            terminal.leave();
+            let _late = sender.send(());
+        });
+        let is_left = left.recv_timeout(LEAVE_LIMIT).is_ok();
+        if !is_left {
+            self.restore_settings();
+        }
+        is_left
     }
 
     /// Writes to the terminal. Errors are ignored: a terminal that is gone needs no restoring.
@@ -140,7 +167,8 @@ impl Terminal {
 }
 
 fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io::Result<()> {
-    let all = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH];
+    let all =
+        [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
     let mut signals = signal_hook::iterator::Signals::new(all)?;
     let (terminal, calls) = (Arc::clone(terminal), Arc::clone(calls));
     std::thread::spawn(move || {
@@ -152,7 +180,7 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
         for signal in signals.forever() {
             match signal {
                 SIGTSTP => {
-                    terminal.leave();
+                    terminal.leave_in_time();
                     // Returns when the process is continued.
                     let _stopped = signal_hook::low_level::emulate_default_handler(SIGTSTP);
                 }
@@ -168,10 +196,18 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
                 _ if is_leaving => {
                     let _ended = signal_hook::low_level::emulate_default_handler(signal);
                 }
-                _ => {
+                SIGINT | SIGTERM | SIGHUP => {
                     is_leaving = true;
-                    terminal.leave();
+                    if !terminal.leave_in_time() {
+                        // The thread that draws waits for the terminal and would not end the process.
+                        let _ended = signal_hook::low_level::emulate_default_handler(signal);
+                    }
                     (calls.leave)();
+                }
+                // The others end the process in their own way.
+                _ => {
+                    terminal.leave_in_time();
+                    let _ended = signal_hook::low_level::emulate_default_handler(signal);
                 }
             }
         }

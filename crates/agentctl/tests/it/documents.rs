@@ -8,9 +8,10 @@ use crate::source::{Token, production, tokens};
 const DERIVES: [&str; 3] = ["Serialize", "Deserialize", "JsonSchema"];
 
 /// The methods that answer with no document, and why.
-const EXCEPTIONS: [(&str, &str); 6] = [
+const EXCEPTIONS: [(&str, &str); 7] = [
     ("rows", "packed rows: the feed of `list` keeps 100 000 sessions in little memory"),
     ("with_limit", "another fleet, no answer"),
+    ("configuration_checks", "part of the document of `doctor`, for `config check`"),
     ("transcript", "an open file that is read further"),
     ("run_output", "an open file that is read further"),
     ("watcher", "a stream of events, each a document"),

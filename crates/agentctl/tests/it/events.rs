@@ -291,8 +291,7 @@ fn a_session_between_two_looks_is_reported_from_its_run() {
         let again = Stream::of(&home, &["--since", "1h", "--adapter", "demo"]);
         again.until(&id, &["started", "stopped"]);
         let short = |events: Vec<Value>| -> Vec<(Value, Value)> {
-            let own =
-                events.into_iter().filter(|e| e["session_id"] == id && is_of_session(e));
+            let own = events.into_iter().filter(|e| e["session_id"] == id && is_of_session(e));
             own.map(|e| (e["id"].clone(), e["at"].clone())).collect()
         };
         assert_eq!(short(stream.heard()), short(again.heard()));

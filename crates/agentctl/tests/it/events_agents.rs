@@ -8,7 +8,7 @@ use testkit::gateway::{Gateway, Manner};
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::claude_code::{Claude, prompt, tool_use};
-use crate::events::Stream;
+use crate::events::{Stream, is_of_session};
 use crate::opencode::{self, works_on};
 use crate::{claude_code, codex, home, openclaw, pi};
 
@@ -91,7 +91,7 @@ fn a_dialog_before_the_session_is_reported_and_the_session_starts_once() {
         third.kill();
         stream.until(claude_code::B, &["started", "stopped"]);
         let nameless = stream.heard().into_iter().filter(|e| e["session_id"].is_null());
-        let nameless: Vec<Value> = nameless.filter(|e| e["lock"].is_null()).collect();
+        let nameless: Vec<Value> = nameless.filter(is_of_session).collect();
         assert_eq!(nameless.len(), 1, "{nameless:?}");
     });
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{Action, LocalModes, tcflow, tcgetattr};
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::daemon::signal;
@@ -132,6 +133,43 @@ fn every_way_out_leaves_the_terminal_as_it_was() {
             assert_eq!(screen.lines(), ["before"], "{way:?}");
             assert!(!screen.is_cursor_hidden && !watching.is_raw(), "{way:?}");
             assert_eq!(screen.scrolled, 0, "nothing is in the scrollback");
+        }
+    });
+}
+
+#[test]
+fn every_signal_that_ends_it_leaves_the_terminal_as_it_was() {
+    sandboxed(|| {
+        let mut home = home();
+        let id = launch(&home, "w", "x [[ask:go?]]", &[]);
+        until_asked(&home, &id);
+        for way in [Signal::QUIT, Signal::USR1, Signal::USR2, Signal::ALARM] {
+            let mut watching = Watching::start(&mut home, (80, 10), &["list", "-w"]);
+            watching.until("the agent is shown", |lines| shows(lines, "! waiting"));
+            signal(watching.child.id(), way);
+            let ended = eventually("it ends", || watching.child.try_wait().expect("asked"));
+            assert_eq!(ended.signal(), Some(way.as_raw()), "{way:?}");
+            eventually("the screen is left", || (!watching.screen().is_alternate()).then_some(()));
+            assert!(!watching.is_raw() && !watching.screen().is_cursor_hidden, "{way:?}");
+        }
+    });
+}
+
+#[test]
+fn a_terminal_that_takes_no_output_does_not_keep_it_from_ending() {
+    sandboxed(|| {
+        let mut home = home();
+        let id = launch(&home, "w", "x [[ask:go?]]", &[]);
+        until_asked(&home, &id);
+        for way in [Signal::TERM, Signal::HUP] {
+            let mut watching = Watching::start(&mut home, (80, 10), &["list", "-w"]);
+            watching.until("the agent is shown", |lines| shows(lines, "! waiting"));
+            // As after Ctrl-S: every write of the program blocks from now on.
+            tcflow(watching.terminal.side(), Action::OOff).expect("stopped");
+            watching.resize(81, 10);
+            signal(watching.child.id(), way);
+            eventually("it ends", || watching.child.try_wait().expect("asked"));
+            assert!(!watching.is_raw(), "{way:?}");
         }
     });
 }

@@ -50,6 +50,7 @@ fn following_says_that_a_session_waits_and_ends_with_it() {
     sandboxed(|| {
         let home = home();
         let id = launched(&home, "w", &["-p", "paint [[ask:Which colour?]] [[ask:Which size?]]"]);
+        until_asked(&home, &id);
         let mut child = follower(&home, &["logs", "-f", &id]);
         let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
         let waits = said.next().expect("a line").expect("read");

@@ -93,7 +93,13 @@ fn a_file_that_is_no_terminal_is_not_written_to() {
             let error = status.last_error.expect("an error");
             assert!(error.starts_with("tty: ") && error.contains(why), "{name}: {error}");
         }
-        let _null = stage(|_| NotifySettings { tty: Some("/dev/null".into()), ..quiet() });
+        for device in ["/dev/null", "/dev/ptmx"] {
+            let stage = stage(|_| NotifySettings { tty: Some(device.into()), ..quiet() });
+            stage.notify.offer(&waiting("e-1"));
+            let failed = || Some(stage.notify.status()).filter(|status| status.failed == 1);
+            let error = eventually(device, failed).last_error.expect("an error");
+            assert!(error.contains(device), "{error}");
+        }
     });
 }
 

@@ -68,9 +68,9 @@ fn a_prompt_that_is_missing_or_given_twice_is_one_sentence_with_the_right_hint()
             assert!(lines[1].starts_with("hint: ") && lines[1].contains(hint), "{lines:?}");
         }
         for (args, both) in [
-            (vec!["launch", "demo", "x", "-p", "y"], ["[PROMPT]", "--prompt"]),
-            (vec!["launch", "demo", "x", "--prompt-file", "y"], ["[PROMPT]", "--prompt-file"]),
-            (vec!["resume", "id", "x", "-p", "y"], ["[MESSAGE]", "--prompt"]),
+            (vec!["launch", "demo", "x", "-p", "y"], ["PROMPT", "--prompt"]),
+            (vec!["launch", "demo", "x", "--prompt-file", "y"], ["PROMPT", "--prompt-file"]),
+            (vec!["resume", "id", "x", "-p", "y"], ["MESSAGE", "--prompt"]),
         ] {
             let refused = home.run(&args);
             assert_eq!(refused.code, Some(2), "{args:?}: {}", refused.stderr);

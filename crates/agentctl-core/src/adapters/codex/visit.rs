@@ -24,7 +24,7 @@ const CONTRADICTION_TIMEOUT: Duration = Duration::from_millis(300);
 /// Pause between two looks at the rollout.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What became of a call whose request is settled.
+/// The result of a call whose request is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It ran, or the answer to its question was taken.

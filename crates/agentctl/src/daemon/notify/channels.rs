@@ -156,6 +156,9 @@ fn variables(notice: &Notice) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// The device number of `/dev/ptmx` on Linux.
+const PTMX: (u32, u32) = (5, 2);
+
 /// Writes a notification to a terminal. The terminal must belong to this user: otherwise its owner would see the
 /// text, or could have replaced the file. The open neither waits for the terminal nor makes it our own.
 fn write_to_terminal(path: &Path, uid: u32, text: &NotificationText) -> Result<(), String> {
@@ -166,6 +169,11 @@ fn write_to_terminal(path: &Path, uid: u32, text: &NotificationText) -> Result<(
     let meta = terminal.metadata().map_err(|error| named(error.to_string()))?;
     if !meta.file_type().is_char_device() || !rustix::termios::isatty(&terminal) {
         return Err(named("it is not a terminal".into()));
+    }
+    // A new pseudo-terminal is made by opening it: no window shows what is written there.
+    let is_controller = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev())) == PTMX;
+    if cfg!(target_os = "linux") && is_controller {
+        return Err(named("it makes new terminals and is none itself".into()));
     }
     if meta.uid() != uid {
         return Err(named("it belongs to another user".into()));

@@ -4,6 +4,9 @@ use super::{Span, SpanStyle};
 
 /// Most bytes of a piece of markup. A text full of beginnings without an end is not searched to its end each time.
 const MAX_MARKUP_BYTES: usize = 2000;
+/// Bytes of a message, and of one line of it, that are read as Markdown. The rest is shown as it is written: a search
+/// for the end of each beginning would take minutes in a message of megabytes.
+pub(super) const MAX_MARKDOWN_BYTES: usize = 64 << 10;
 /// Most places that are tried as the end of emphasis.
 const MAX_ENDS: usize = 32;
 
@@ -20,7 +23,7 @@ pub(super) enum Markup {
 pub(super) fn inline(text: &str, base: SpanStyle, markup: Markup) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut plain = String::new();
-    let mut rest = text;
+    let (mut rest, unread) = text.split_at(text.floor_char_boundary(MAX_MARKDOWN_BYTES));
     let mut before = None;
     while let Some(first) = rest.chars().next() {
         let near = &rest[..rest.floor_char_boundary(MAX_MARKUP_BYTES)];
@@ -60,6 +63,7 @@ pub(super) fn inline(text: &str, base: SpanStyle, markup: Markup) -> Vec<Span> {
             }
         }
     }
+    plain.push_str(unread);
     if !plain.is_empty() {
         spans.push(Span::new(base, plain));
     }
@@ -201,5 +205,14 @@ mod tests {
             let length: usize = spans.iter().map(|span| span.text.len()).sum();
             assert_eq!(length, text.len(), "{piece}");
         }
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_long_line_is_read_as_markdown() {
+        let text = format!("**a** {} **b**", "[".repeat(MAX_MARKDOWN_BYTES));
+        let spans = inline(&text, SpanStyle::Plain, Markup::Styled);
+        assert_eq!(spans[0].text, "a");
+        assert!(spans.last().is_some_and(|span| span.text.ends_with(" **b**")));
+        assert_eq!(spans.len(), 2);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Agents write one paragraph on one line, so lines are not joined: each is wrapped for itself.
 
-use super::inline::{Markup, inline};
+use super::inline::{MAX_MARKDOWN_BYTES, Markup, inline};
 use super::table::{table, table_length};
 use super::wrap::{Indent, wrap, wrap_code};
 use super::{Span, SpanStyle};
@@ -14,6 +14,7 @@ pub(super) fn markdown(
     width: Option<usize>,
     markup: Markup,
 ) -> Vec<Vec<Span>> {
+    let (text, unread) = split_long(text);
     let lines: Vec<&str> = text.lines().collect();
     let mut out = Vec::new();
     let mut at = 0;
@@ -35,7 +36,17 @@ pub(super) fn markdown(
         out.extend(block(line, indent, width, markup));
         at += 1;
     }
+    out.extend(unread.lines().flat_map(|line| wrap(&[Span::plain(line)], indent, width)));
     out
+}
+
+/// Splits a long text into the lines that are read as Markdown and those that are shown as they are written.
+fn split_long(text: &str) -> (&str, &str) {
+    let from = text.floor_char_boundary(MAX_MARKDOWN_BYTES);
+    match text[from..].find('\n') {
+        Some(end) => text.split_at(from + end + 1),
+        None => (text, ""),
+    }
 }
 
 /// Returns the mark that begins a code block.

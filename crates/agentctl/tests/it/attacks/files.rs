@@ -9,7 +9,7 @@ use serde_json::json;
 use testkit::{Agent, TestHome, another_user, eventually, sandboxed};
 
 use crate::claude_code::{A, prompt, record, said};
-use crate::launched::{folder, launch, script};
+use crate::launched::{folder, launch, script, until_stopped};
 use crate::{configure, home};
 
 fn mode(path: &Path) -> u32 {
@@ -80,6 +80,32 @@ fn manual_pages_are_written_through_no_planted_file() {
         let hidden = fs::read_dir(&directory).expect("listed").flatten();
         let hidden = hidden.filter(|e| e.file_name().to_string_lossy().starts_with('.'));
         assert_eq!(hidden.count(), 0);
+    });
+}
+
+/// The output of a run is a regular file of this user, or it is not read.
+#[test]
+fn the_output_of_a_run_is_read_through_no_link_and_no_fifo() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:hi]]", &[]);
+        until_stopped(&home, &id);
+        assert_eq!(home.run(&["runs", &id, "--stdout"]).code, Some(0));
+        assert_eq!(home.run(&["runs", &id, "--stdout", "--json"]).code, Some(2));
+        let secret = home.write("secret", "SECRET\n");
+        let run = crate::launched::runs(&home)[0]["directory"].as_str().expect("a path").to_owned();
+        let path = Path::new(&run).join("stdout");
+        for kind in ["link", "fifo"] {
+            fs::remove_file(&path).expect("removed");
+            if kind == "link" {
+                symlink(&secret, &path).expect("linked");
+            } else {
+                let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+                rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).expect("made");
+            }
+            let read = home.run(&["runs", &id, "--stdout"]);
+            assert_eq!((read.code, read.stdout.as_str()), (Some(1), ""), "{kind}: {read:?}");
+        }
     });
 }
 
