@@ -77,11 +77,16 @@ pub fn ask_page(host: &Host, ask: &Ask) -> Vec<AskLine> {
         let then = ask.then.as_deref().map(|then| format!(", then {then}")).unwrap_or_default();
         page.fact("until", &format!("{}{then}", local_minute(until)));
     }
+    let is_shown = |text: &str| text == ask.title || ask.fields.iter().any(|f| f.text == text);
     for part in &ask.parts {
-        page.part(part);
+        // The heading and the questions show this text already.
+        if !matches!(part, AskPart::Text { text, cut: false } if is_shown(text)) {
+            page.part(part);
+        }
     }
     for field in &ask.fields {
-        page.field(field, ask.fields.len() > 1);
+        let is_heading = ask.fields.len() == 1 && field.text == ask.title;
+        page.field(field, ask.fields.len() > 1, is_heading);
     }
     page.choices(ask);
     page.lines
@@ -139,10 +144,15 @@ impl AskPage {
         }
     }
 
-    fn field(&mut self, field: &AskField, is_named: bool) {
+    fn field(&mut self, field: &AskField, is_named: bool, is_heading: bool) {
+        if is_heading && field.options.is_empty() {
+            return;
+        }
         self.add(AskLineKind::Remark, "");
         let name = if is_named { format!("question `{}`: ", field.id) } else { String::new() };
-        self.add(AskLineKind::Text, &format!("{name}{}", field.text));
+        if !is_heading {
+            self.add(AskLineKind::Text, &format!("{name}{}", field.text));
+        }
         for (number, option) in (1..).zip(&field.options) {
             let about = option.about.as_deref().map(|about| format!("  {about}"));
             let text = format!("  {number} {}{}", option.label, about.unwrap_or_default());
@@ -225,15 +235,15 @@ pub fn answer_hint(ask: &Ask) -> String {
 #[must_use]
 pub fn answered_line(document: &AnswerDocument) -> String {
     let ask = &document.ask;
-    let word = match &document.reply {
-        Reply::Allow => "allowed".to_owned(),
-        Reply::Always(_) => "always allowed".to_owned(),
-        Reply::Deny { .. } => "denied".to_owned(),
-        Reply::Stop => "ended the turn of".to_owned(),
+    let (word, values) = match &document.reply {
+        Reply::Allow => ("allowed", String::new()),
+        Reply::Always(_) => ("always allowed", String::new()),
+        Reply::Deny { .. } => ("denied", String::new()),
+        Reply::Stop => ("ended the turn of", String::new()),
         Reply::Fields(fields) => {
             let values: Vec<String> =
                 fields.iter().flat_map(|field| field.values.clone()).collect();
-            format!("answered {}", values.join(", "))
+            ("answered", format!("  {}", values.join(", ")))
         }
     };
     let name = full_name(ask.adapter, ask.session_id.as_deref(), ask.pid);
@@ -241,7 +251,7 @@ pub fn answered_line(document: &AnswerDocument) -> String {
         (Some(moved), _) => format!("{name}: {}", moved.says),
         (None, _) => format!("delivered; {name} was not seen to move yet"),
     };
-    format!("{word}  {}  ({moved})", ask.title)
+    format!("{word}  {}{values}  ({moved})", ask.title)
 }
 
 /// Says why an ask was not answered.

@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 use testkit::{TestHome, eventually, sandboxed};
 
+use crate::launched::until_asked;
 use crate::{fixtures_dir, home};
 
 /// Starts a demo agent and returns its session id.
