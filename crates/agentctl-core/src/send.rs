@@ -10,6 +10,7 @@ use crate::adapters::answering::{Answering, NotSaid, Saying, Speech, SpokenMessa
 use crate::adapters::{Adapter, Look, Root};
 use crate::fleet::{self, Fleet, Query};
 use crate::model::{Ask, Fault, Join, Message, Role, Session, Status, Target};
+use crate::orders;
 use crate::transcript::Transcript;
 use crate::wait::{self, Quorum, Until, WaitOptions};
 
@@ -197,8 +198,10 @@ fn live_session(fleet: &Fleet, target: &Target) -> Result<(Session, Vec<Fault>),
             Err(SendError::Waiting(Box::new(session), asks))
         }
         Status::Running | Status::Idle => {
-            // Only its directory and start time link it to a process: a resume decides about that.
-            if session.processes.iter().any(|serving| serving.join != Join::Proved) {
+            // Only its directory and start time link it to a process, or only a process named its home: a resume
+            // decides about that.
+            let is_inferred = session.processes.iter().any(|serving| serving.join != Join::Proved);
+            if is_inferred || orders::known_home(fleet, target).is_err() {
                 return Err(SendError::Ended);
             }
             Ok((session, found.faults))

@@ -94,7 +94,7 @@ fn kind(before: &str, word: &str, after: &str) -> Option<Changing> {
     let first = word.split('-').next().unwrap_or(word);
     let is_hex =
         |text: &str| text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    if first.len() == 8 && word.split('-').all(is_hex) {
+    if matches!(first.len(), 8 | 32) && word.split('-').all(is_hex) {
         return Some(Changing::Id);
     }
     let unit = shape.trim_start_matches('9');
