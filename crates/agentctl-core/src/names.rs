@@ -257,7 +257,7 @@ pub fn write(
 }
 
 /// Removes all words of sessions whose records are gone. A session that still has a record would get the name of its
-/// run or of its agent back: its words are cleared with [`write`] instead.
+/// run or of its agent back: its words are cleared with [`write()`] instead.
 pub fn forget(host: &Host, subjects: &[Subject]) -> Result<(), NamesError> {
     change(host, |sessions| sessions.retain(|entry| !subjects.contains(&entry.subject)))
 }

@@ -171,7 +171,8 @@ fn write_to_terminal(path: &Path, uid: u32, text: &NotificationText) -> Result<(
         return Err(named("it is not a terminal".into()));
     }
     // A new pseudo-terminal is made by opening it: no window shows what is written there.
-    let is_controller = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev())) == PTMX;
+    let device = rustix::fs::fstat(&terminal).map_err(|error| named(error.to_string()))?.st_rdev;
+    let is_controller = (rustix::fs::major(device), rustix::fs::minor(device)) == PTMX;
     if cfg!(target_os = "linux") && is_controller {
         return Err(named("it makes new terminals and is none itself".into()));
     }
