@@ -88,7 +88,7 @@ fn live_sessions_come_first_and_only_live_ones_can_be_stopped() {
         until_offered(&home, &["events", "--session", ""], ended.trim());
         let removable = until_offered(&home, &["rm", ""], ended.trim());
         assert_eq!(removable.len(), 1, "only what has ended can be removed: {removable:?}");
-        // What is given already is not offered again, and an id may be typed further than it is shown.
+        // A value that is given already is not offered again, and an id may be typed further than it is shown.
         let further = until_offered(&home, &["stop", "painter", ""], &shown[0]);
         assert!(!further.iter().any(|(text, _)| text == "painter"));
         until_offered(&home, &["status", &done[..20]], &done);

@@ -23,7 +23,7 @@ pub(in crate::cli) struct Flags {
     /// command line
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// What the agent may do without asking [default: the agent's own setting]
+    /// Actions that the agent may take without asking [default: the agent's own setting]
     #[arg(long, value_name = "MODE", value_enum)]
     permissions: Option<PermissionsArg>,
     /// Let the agent ask a human (`agentctl asks`), and wait this long for each answer [default: 24h]
