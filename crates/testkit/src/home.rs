@@ -139,6 +139,18 @@ impl TestHome {
         self.command(args).output().into()
     }
 
+    /// Runs the program under test with at most this much writable private memory: an allocation beyond the
+    /// limit ends it. The address space is not limited: the allocator reserves 64 MiB of it per thread without
+    /// using them, so such a limit depends on how many threads happen to run at the same time.
+    #[must_use]
+    pub fn run_within(&self, memory_mib: u32, args: &[&str]) -> Output {
+        let program = self.command(args);
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("ulimit -d {}; exec \"$0\" \"$@\"", memory_mib << 10));
+        shell.arg(program.get_program()).args(program.get_args()).env_clear().envs(&self.env);
+        shell.current_dir(self.path()).stdin(Stdio::null()).output().into()
+    }
+
     /// Starts a fake agent under this program name, in this directory below the home.
     ///
     /// Its script is a list of words; see `fake-agent.rs`.

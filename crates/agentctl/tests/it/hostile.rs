@@ -149,22 +149,6 @@ fn rubbish_inside_a_transcript_is_skipped() {
     });
 }
 
-/// Runs the program with at most 256 MiB of writable private memory: reading a whole file into memory fails.
-/// The address space is not limited: the allocator reserves 64 MiB of it per thread without using them, so
-/// such a limit depends on how many threads happen to run at the same time.
-fn cramped(home: &TestHome, args: &[&str]) -> testkit::Output {
-    let mut command = Command::new("sh");
-    let script = "ulimit -d 262144; exec \"$@\"";
-    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_agentctl")]).args(args);
-    command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
-    let output = command.output().expect("runs");
-    testkit::Output {
-        code: output.status.code(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
-}
-
 #[test]
 fn a_gigabyte_in_one_line_is_read_in_bounded_memory() {
     sandboxed(|| {
@@ -179,7 +163,7 @@ fn a_gigabyte_in_one_line_is_read_in_bounded_memory() {
                 &["status", &id(1), "--json"],
                 &["logs", &id(1)],
             ] {
-                let output = cramped(&home, args);
+                let output = home.run_within(256, args);
                 assert_eq!(output.code, Some(0), "{adapter} {args:?}: {}", output.stderr);
             }
             let row = home.run(&["status", &id(1), "--json"]).json();

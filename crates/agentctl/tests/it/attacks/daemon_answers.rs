@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::Command;
 
 use agentctl_core::fleet::Rows;
 use agentctl_core::model::Session;
@@ -111,16 +110,9 @@ fn a_row_with_millions_of_notes_costs_little_memory() {
         });
         impostor(&claude.home, list_of(&frame));
         // An allocation beyond the limit ends the command.
-        let command = claude.home.command(&["list", "-a", "--since", "all", "--json"]);
-        let mut limited = Command::new("sh");
-        limited.args(["-c", "ulimit -v 1000000; exec \"$@\"", "sh"]);
-        limited.arg(command.get_program()).args(command.get_args()).current_dir(claude.home.path());
-        limited
-            .env_clear()
-            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let output = limited.output().expect("starts");
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let output = claude.home.run_within(1000, &["list", "-a", "--since", "all", "--json"]);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let list = output.json();
         assert_eq!(list["sessions"][0]["id"], A, "the command looks by itself: {list}");
     });
 }

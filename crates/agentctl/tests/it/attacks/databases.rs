@@ -1,9 +1,7 @@
 //! Class: hostile `SQLite` files (S4).
 
-use std::process::{Command, Stdio};
-
 use rusqlite::Connection;
-use testkit::{Output, TestHome, eventually, sandboxed};
+use testkit::{TestHome, eventually, sandboxed};
 
 use crate::codex::{A, rollout, started};
 use crate::opencode::{self, DATA, Store};
@@ -11,20 +9,8 @@ use crate::{configure, daemon, home};
 
 /// Rows without end, and without a single row in the file.
 const ENDLESS: &str = "with recursive n(x) as (select 1 union all select x + 1 from n)";
-/// Address space that an honest answer never needs, in KiB.
-const SPACE_KIB: u32 = 2 << 20;
-
-/// Runs the program with so little address space that an answer without a limit aborts it.
-fn run_bounded(home: &TestHome, args: &[&str]) -> Output {
-    let program = home.command(args);
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(format!("ulimit -v {SPACE_KIB}; exec \"$0\" \"$@\""));
-    shell.arg(program.get_program()).args(program.get_args()).env_clear();
-    for (name, value) in program.get_envs() {
-        shell.env(name, value.unwrap_or_default());
-    }
-    shell.current_dir(home.path()).stdin(Stdio::null()).output().into()
-}
+/// Memory that an honest answer never needs.
+const ENOUGH_MIB: u32 = 1024;
 
 fn codex_index(home: &TestHome, sql: &str) {
     let index = Connection::open(home.at(".codex/state_1.sqlite")).expect("made");
@@ -55,10 +41,11 @@ fn an_endless_view_of_codex_is_not_read() {
                    select '{A}' as parent_thread_id, 'thread-' || x as child_thread_id from n;"
             );
             codex_index(&home, if table == "threads" { &threads } else { &edges });
-            let listed = run_bounded(&home, &["list", "-a", "--since", "all", "--tree", "--json"]);
+            let listed =
+                home.run_within(ENOUGH_MIB, &["list", "-a", "--since", "all", "--tree", "--json"]);
             assert_eq!(listed.code, Some(0), "{table}: {}", listed.stderr);
             assert_eq!(listed.session(A)["status"], "stopped", "{table}");
-            let status = run_bounded(&home, &["status", A, "--json"]);
+            let status = home.run_within(ENOUGH_MIB, &["status", A, "--json"]);
             assert_eq!(status.code, Some(0), "{table}: {}", status.stderr);
         }
     });
@@ -81,7 +68,7 @@ fn an_endless_view_of_opencode_costs_its_own_rows() {
                  create view {table} as {ENDLESS} select honest.* from n, honest;"
             );
             store.connection.execute_batch(&view).expect("hidden behind a view");
-            let listed = run_bounded(&home, &["list", "-a", "--since", "all", "--json"]);
+            let listed = home.run_within(ENOUGH_MIB, &["list", "-a", "--since", "all", "--json"]);
             assert_eq!(listed.code, Some(3), "{table}: {}", listed.stderr);
             assert!(listed.stderr.contains("not an ordinary table"), "{table}: {}", listed.stderr);
             assert_eq!(listed.session(A)["adapter"], "codex", "{table}");
@@ -137,7 +124,8 @@ fn the_number_of_rows_of_a_database_is_limited() {
                    insert into threads select 'thread-' || x, '/w', 't' from n;"
             ),
         );
-        let listed = run_bounded(&home, &["list", "-a", "--since", "all", "--tree", "--json"]);
+        let listed =
+            home.run_within(ENOUGH_MIB, &["list", "-a", "--since", "all", "--tree", "--json"]);
         assert_eq!(listed.code, Some(0), "{}", listed.stderr);
         assert_eq!(listed.sessions().len(), 1);
     });
