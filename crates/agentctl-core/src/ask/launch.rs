@@ -152,7 +152,7 @@ fn check_answering(adapter: &dyn Adapter, options: &LaunchOptions) -> Result<(),
             format!("leave {flag} out; `agentctl adapters -o wide` shows which agents take it");
         Err(NotStarted::Failed(Refusal::new(message, hint).into()))
     };
-    match (no_ask.filter(|_| options.ask_ms.is_some() && !options.keep), no_keep) {
+    match (no_ask.filter(|_| options.ask_ms.is_some()), no_keep) {
         (Some(why), _) => refused("--ask", why),
         (None, Some(why)) if options.keep => refused("--keep", why),
         _ => Ok(()),

@@ -70,6 +70,7 @@ mod order_requests;
 mod pi;
 mod pi_control;
 mod pi_doubt;
+mod pi_kept;
 mod pictures;
 mod plain;
 mod prompts;
