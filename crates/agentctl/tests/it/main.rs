@@ -57,6 +57,7 @@ mod names;
 mod notify;
 mod notify_channels;
 mod openclaw;
+mod openclaw_approvals;
 mod openclaw_device;
 mod openclaw_hostile;
 mod opencode;

@@ -146,10 +146,10 @@ fn its_output_says_what_it_does_where_its_file_does_not() {
         assert_eq!(row["status"], "running", "no file yet: {row}");
         assert_eq!(home.run(&["stop", "--turn", &id]).code, Some(0));
         until(&home, &id, "idle");
-        home.run(&["send", &id, "again [[retry]]"]);
+        assert_eq!(home.run(&["send", &id, "again [[retry]]"]).code, Some(0));
         let row = until(&home, &id, "running");
         assert_eq!(row["reason"]["kind"], "retrying", "{row}");
-        home.run(&["send", &id, "again [[fail]]"]);
+        assert_eq!(home.run(&["send", &id, "again [[fail]]"]).code, Some(0));
         until(&home, &id, "idle");
     });
 }
