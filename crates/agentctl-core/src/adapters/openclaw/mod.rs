@@ -15,6 +15,7 @@ mod rows;
 mod wire;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use approvals::Approval;
 use gateways::Gateway;
@@ -34,6 +35,8 @@ use crate::model::{Ask, Fault, FaultCode, Locator, Message, Session, Tokens, is_
 use crate::talk::Pushing;
 
 pub(super) const NAME: &str = "openclaw";
+/// Time to connect as an approver: while that fails, commands are denied, so it gets more than other listeners.
+const APPROVER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Shortest text that may be a complete session id.
 const WHOLE_ID: usize = 32;
 
@@ -398,6 +401,7 @@ impl OpenClawStore<'_> {
             if !gateway.approvals {
                 return read().map_err(refused)?.listen();
             }
+            let limit = limit.max(APPROVER_TIMEOUT);
             let approver = Talk::within(&host, &gateway, Scope::Approver, Shows::Device, limit);
             match approver {
                 // The right to approve is missing; changes of sessions are announced without it.
