@@ -48,6 +48,8 @@ pub struct Gateway {
     pub insecure: bool,
     /// Allow stopping runs that other clients started. Requests the administrator scope, for that only.
     pub admin: bool,
+    /// See and answer approvals of commands. Requests the scope for approvals, and makes commands wait for one.
+    pub approvals: bool,
     /// The CA file for its certificate; `None` for the system's.
     pub ca_file: Option<PathBuf>,
 }

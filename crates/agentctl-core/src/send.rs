@@ -181,6 +181,14 @@ fn is_it(line: &Message, message: &SpokenMessage<'_>) -> bool {
     line.role == Role::User && (line.id.as_deref() == Some(id.as_str()) || is_same_text())
 }
 
+/// Checks that a session does not wait for a human. Every other state is no obstacle here.
+pub fn check_not_waiting(fleet: &Fleet, target: &Target) -> Result<(), SendError> {
+    match live_session(fleet, target) {
+        Err(waiting @ SendError::Waiting(..)) => Err(waiting),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the session if a process serves it and it takes words.
 fn live_session(fleet: &Fleet, target: &Target) -> Result<(Session, Vec<Fault>), SendError> {
     let found = fleet::inspect(fleet, target);

@@ -96,7 +96,8 @@ fn gateway_text(host: &Host, gateway: &Gateway) -> String {
         Some(Secret::File(path)) => path.display().to_string(),
         None => String::new(),
     };
-    let flags = (gateway.insecure, gateway.admin, &gateway.ca_file, &gateway.name);
+    let rights = (gateway.insecure, gateway.admin, gateway.approvals);
+    let flags = (rights, &gateway.ca_file, &gateway.name);
     format!("{} {flags:?} {token}", gateway.url)
 }
 

@@ -3,7 +3,9 @@
 //! It sends the frames that were recorded from the real one. Blocking, one thread per connection; it
 //! ends when its value is dropped.
 
+mod approvals;
 mod pairing;
+mod runs;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -15,6 +17,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
+pub use self::approvals::Approvals;
 pub use self::pairing::{DEVICE_TOKEN, Demand, Devices};
 
 /// The secret it wants.
@@ -95,6 +98,8 @@ pub struct World {
     made: BTreeMap<String, Value>,
     /// The devices it knows.
     pub devices: Devices,
+    /// The requests for approval.
+    pub approvals: Approvals,
     /// It answers an abort and nothing after it.
     pub mute_after_abort: bool,
     /// An abort is taken and changes nothing.
@@ -282,10 +287,10 @@ fn serve(mut stream: TcpStream, shared: &Mutex<World>, over: &AtomicBool) {
     if socket.send(Message::text(challenge.to_string())).is_err() {
         return;
     }
-    let mut pages = 0;
+    let mut connection = Connection::default();
     while let Ok(Message::Text(text)) = socket.read() {
         let Ok(request) = serde_json::from_str::<Value>(&text) else { return };
-        if !answer(&mut socket, &request, shared, &mut pages, over) {
+        if !answer(&mut socket, &request, shared, &mut connection, over) {
             return;
         }
     }
@@ -301,12 +306,21 @@ fn refuse(socket: &mut WebSocket<Slow>, request: &Value, error: Value) -> bool {
     socket.send(Message::text(frame.to_string())).is_ok()
 }
 
+/// What is known of one connection.
+#[derive(Default)]
+struct Connection {
+    /// Pages of a list that it was given.
+    pages: usize,
+    /// The parameters of its `connect`.
+    client: Value,
+}
+
 /// Answers one request; says whether the connection continues.
 fn answer(
     socket: &mut WebSocket<Slow>,
     request: &Value,
     shared: &Mutex<World>,
-    pages: &mut usize,
+    connection: &mut Connection,
     over: &AtomicBool,
 ) -> bool {
     let method = request["method"].as_str().unwrap_or_default().to_owned();
@@ -326,6 +340,7 @@ fn answer(
         }
     }
     if method == "connect" {
+        connection.client = params.clone();
         return connect(socket, request, shared, manner);
     }
     match manner {
@@ -348,9 +363,9 @@ fn answer(
     }
     let mut world = world(shared);
     let answer = match method.as_str() {
-        "sessions.list" => match page(&mut world, params, *pages) {
+        "sessions.list" => match page(&mut world, params, connection.pages) {
             Some(page) => {
-                *pages += 1;
+                connection.pages += 1;
                 Ok(page)
             }
             None if manner == Manner::NoList => {
@@ -364,9 +379,9 @@ fn answer(
         }
         "sessions.create" | "sessions.send" => {
             let answer = if method == "sessions.create" {
-                created(&mut world, params)
+                runs::created(&mut world, params)
             } else {
-                sent(&mut world, params)
+                runs::sent(&mut world, params)
             };
             if world.lost_answers > 0 {
                 world.lost_answers -= 1;
@@ -374,7 +389,15 @@ fn answer(
             }
             answer.map_err(|why| json!({"code": "INVALID_REQUEST", "message": why}))
         }
-        "sessions.abort" => aborted(&mut world, params),
+        "sessions.abort" => runs::aborted(&mut world, params),
+        "exec.approval.list" | "approval.resolve" => {
+            let World { approvals, owners, .. } = &mut *world;
+            let answer = approvals.answer(&method, params, &connection.client, owners);
+            if method == "approval.resolve" && std::mem::take(&mut approvals.lost_answer) {
+                return false;
+            }
+            answer
+        }
         _ => looked_up(&world, &method, params),
     };
     drop(world);
@@ -403,32 +426,6 @@ fn looked_up(world: &World, method: &str, params: &Value) -> Result<Value, Value
         "cron.list" => Ok(json!({"jobs": world.jobs, "hasMore": false})),
         _ => Err(json!({"code": "FORBIDDEN", "message": "missing scope: operator.admin"})),
     }
-}
-
-/// Returns the client that connected last.
-fn asker(world: &World) -> Value {
-    let connects = world.asked.iter().rev().find(|(method, _)| method == "connect");
-    connects.map(|(_, params)| params.clone()).unwrap_or_default()
-}
-
-/// A run is its beginner's, unless an administrator asks.
-fn aborted(world: &mut World, params: &Value) -> Result<Value, Value> {
-    let asker = asker(world);
-    let admin = asker["scopes"].to_string().contains("operator.admin");
-    let owner = world.owners.get(params["key"].as_str().unwrap_or_default());
-    let own = owner.is_some_and(|owner| owner.is_string() && *owner == asker["device"]["id"]);
-    if world.abort_needs_admin && !admin && !own {
-        return Err(json!({"code": "INVALID_REQUEST", "message": "unauthorized"}));
-    }
-    if world.mute_after_abort {
-        world.manner = Manner::NoAnswer;
-    }
-    let idle = world.abort_is_idle_talk;
-    if let Some(row) = world.rows.iter_mut().find(|r| r["key"] == params["key"] && !idle) {
-        row["hasActiveRun"] = false.into();
-        row["status"] = "killed".into();
-    }
-    Ok(json!({"ok": true, "status": "aborted"}))
 }
 
 fn connect(
@@ -543,52 +540,4 @@ fn said(mut history: Value, params: &Value) -> Value {
     history["hasMore"] = (start > 0).into();
     history["nextOffset"] = json!((start > 0).then_some(offset + (end - start)));
     history
-}
-
-fn created(world: &mut World, params: &Value) -> Result<Value, String> {
-    let device = asker(world)["device"]["id"].clone();
-    let once = params["idempotencyKey"].as_str().map(str::to_owned);
-    if once.is_some() && device.is_null() {
-        return Err("idempotent session creation requires a device identity".into());
-    }
-    if let Some(made) = once.as_ref().and_then(|once| world.made.get(once)) {
-        return Ok(made.clone());
-    }
-    let count = world.rows.len() + world.asked.len();
-    let (id, key) = (
-        format!("{count:08}-0000-4000-8000-000000000000"),
-        format!("agent:main:dashboard:{count}"),
-    );
-    let row = json!({
-        "key": key, "sessionId": id, "classification": "direct", "createdVia": "operator",
-        "label": params["label"], "displayName": params["label"], "hasActiveRun": true,
-        "status": "running", "createdAt": 1_794_728_786_726_i64, "updatedAt": 1_794_728_786_726_i64,
-    });
-    world.rows.insert(0, row);
-    let message = json!({"role": "user", "content": params["message"], "__openclaw": {"id": "m1"}});
-    world.histories.insert(key.clone(), json!({"messages": [message]}));
-    world.owners.insert(key.clone(), device);
-    let made = json!({"ok": true, "key": key, "sessionId": id, "runStarted": true, "runId": "r1"});
-    if let Some(once) = once {
-        world.made.insert(once, made.clone());
-    }
-    Ok(made)
-}
-
-fn sent(world: &mut World, params: &Value) -> Result<Value, String> {
-    let key = params["key"].as_str().unwrap_or_default().to_owned();
-    let row = world.rows.iter_mut().find(|r| r["key"] == *key).ok_or("session not found")?;
-    row["hasActiveRun"] = true.into();
-    row["status"] = "running".into();
-    let owner = asker(world)["device"]["id"].clone();
-    world.owners.insert(key.clone(), owner);
-    let once = params["idempotencyKey"].as_str().ok_or("no key")?.to_owned();
-    let history = world.histories.entry(key).or_insert(json!({"messages": []}));
-    let messages = history["messages"].as_array_mut().ok_or("no messages")?;
-    let known = messages.iter().any(|m| m["idempotencyKey"] == *once);
-    if !known {
-        let id = format!("m{}", messages.len() + 1);
-        messages.push(json!({"role": "user", "content": params["message"], "idempotencyKey": once, "__openclaw": {"id": id}}));
-    }
-    Ok(json!({"runId": once, "status": if known { "in_flight" } else { "started" }}))
 }

@@ -128,6 +128,11 @@ pub trait Answering: Sync {
     /// Returns its abilities.
     fn abilities(&self) -> AnsweringAbilities;
 
+    /// Says whether its asks end after the time that `launch --ask=SPAN` gives; where they do not, that is refused.
+    fn limits_asks(&self) -> bool {
+        true
+    }
+
     /// Hands an answer to the agent. The ask was open a moment ago and offers the decision.
     fn deliver(
         &self,

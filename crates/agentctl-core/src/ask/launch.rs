@@ -113,6 +113,8 @@ pub enum NotStarted {
     DirectoryOnServer(&'static str),
     /// A hook was ordered for this agent, which runs on a server, where no hook of ours can run.
     HookOnServer(&'static str),
+    /// A time limit for answers was given for this agent, whose asks wait without a limit.
+    AskLimit(&'static str),
     /// The program of a hook is not there.
     Hook {
         /// When the hook would be run.
@@ -141,7 +143,11 @@ pub(super) fn is_remote(adapter: &dyn Adapter) -> bool {
 }
 
 /// Checks that the agent can ask a human, and can stay after its turn, if the order wants that.
-fn check_answering(adapter: &dyn Adapter, options: &LaunchOptions) -> Result<(), NotStarted> {
+fn check_answering(
+    adapter: &dyn Adapter,
+    options: &LaunchOptions,
+    defaults: &LaunchDefaults,
+) -> Result<(), NotStarted> {
     const UNKNOWN: &str = "no way to do it is known";
     let abilities = adapter.answering().map(Answering::abilities);
     let no_ask = abilities.map_or(Some(UNKNOWN), |abilities| abilities.no_ask);
@@ -152,7 +158,11 @@ fn check_answering(adapter: &dyn Adapter, options: &LaunchOptions) -> Result<(),
             format!("leave {flag} out; `agentctl adapters -o wide` shows which agents take it");
         Err(NotStarted::Failed(Refusal::new(message, hint).into()))
     };
-    match (no_ask.filter(|_| options.ask_ms.is_some() && !options.keep), no_keep) {
+    let limit = options.ask_ms.map(Duration::from_millis).filter(|limit| *limit != defaults.ask);
+    if limit.is_some() && adapter.answering().is_some_and(|answering| !answering.limits_asks()) {
+        return Err(NotStarted::AskLimit(adapter.name()));
+    }
+    match (no_ask.filter(|_| options.ask_ms.is_some()), no_keep) {
         (Some(why), _) => refused("--ask", why),
         (None, Some(why)) if options.keep => refused("--keep", why),
         _ => Ok(()),
@@ -262,7 +272,7 @@ impl Fleet {
         if remote && !options.hooks.is_empty() {
             return Err(NotStarted::HookOnServer(adapter.name()));
         }
-        check_answering(adapter, &options)?;
+        check_answering(adapter, &options, defaults)?;
         let hooks = if remote { options.hooks } else { options.hooks.or(&defaults.hooks) };
         let programs =
             [(HookMoment::Create, &hooks.on_create), (HookMoment::Complete, &hooks.on_complete)];

@@ -91,7 +91,8 @@ impl Fleet {
     pub fn send(&self, request: &SendRequest) -> Result<SendDocument, NotSent> {
         let found = self.target(&request.session).map_err(NotSent::NotOne)?;
         if self.adapter(found.target.adapter).is_some_and(is_remote) {
-            // Its server takes messages at any time: a resume hands them over.
+            send::check_not_waiting(self, &found.target).map_err(NotSent::Failed)?;
+            // Its server takes messages at any other time: a resume hands them over.
             return Err(NotSent::Ended);
         }
         let sent = send::send(self, &found.target, &request.text, request.when_idle);

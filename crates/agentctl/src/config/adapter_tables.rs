@@ -36,6 +36,8 @@ struct GatewayTable {
     insecure: bool,
     #[serde(default)]
     admin: bool,
+    #[serde(default)]
+    approvals: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -135,6 +137,7 @@ fn gateway(host: &Host, title: &str, table: GatewayTable) -> Result<Gateway, Pro
         token,
         insecure: table.insecure,
         admin: table.admin,
+        approvals: table.approvals,
         ca_file: table.ca_file.map(|file| expand(host, file)),
     })
 }

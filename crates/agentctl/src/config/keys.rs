@@ -167,6 +167,7 @@ pub fn keys() -> Vec<Key> {
                     key(&field("ca_file"), KeyType::Path, "the system's"),
                     key(&field("insecure"), KeyType::Flag, "false"),
                     key(&field("admin"), KeyType::Flag, "false"),
+                    key(&field("approvals"), KeyType::Flag, "false"),
                 ]);
             }
         }

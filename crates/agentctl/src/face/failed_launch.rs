@@ -87,6 +87,11 @@ pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
             let message = format!("{agent} runs on a server: no hook is run for it");
             Failure::new(Kind::Usage, message).hint("leave the hook out")
         }
+        NotStarted::AskLimit(agent) => {
+            let message =
+                format!("--ask takes no time with {agent}: its server waits without a limit");
+            Failure::new(Kind::Usage, message).hint("use --ask alone")
+        }
         NotStarted::Hook { moment, why } => {
             let message = format!("nothing was launched: the {} hook: {why}", moment.word());
             Failure::new(Kind::Failed, message)

@@ -12,7 +12,7 @@ use testkit::{Output, TestHome, eventually, sandboxed};
 use crate::confirmed::on_terminal;
 use crate::events::Stream;
 use crate::home;
-use crate::launched::{launch, status, until_said, until_stopped};
+use crate::launched::{folder, launch, status, until_said, until_stopped};
 use crate::wait::Running;
 
 /// Waits until a session has an ask, and returns the ask.
@@ -396,6 +396,22 @@ fn a_walk_on_a_terminal_answers_skips_and_leaves() {
         assert_eq!(left["asks"].as_array().map(Vec::len), Some(2), "one was skipped, one was left");
         for id in &ids {
             assert_eq!(home.run(&["stop", id]).code, Some(0));
+        }
+    });
+}
+
+#[test]
+fn a_time_for_answers_is_refused_where_it_would_not_be_kept() {
+    sandboxed(|| {
+        let home = home();
+        let cwd = folder(&home, "w");
+        for agent in ["codex", "opencode"] {
+            for (flag, is_refused) in [("--ask=2h", true), ("--ask", false)] {
+                let told = home.run(&["launch", agent, flag, "-p", "x", "--cwd", &cwd]);
+                let message = "its server waits without a limit";
+                assert_eq!(told.stderr.contains(message), is_refused, "{}", told.stderr);
+                assert_eq!(told.code == Some(2), is_refused, "{}", told.stderr);
+            }
         }
     });
 }

@@ -29,6 +29,11 @@ impl Answering for Codex {
         }
     }
 
+    fn limits_asks(&self) -> bool {
+        // Its server waits without a limit.
+        false
+    }
+
     fn deliver(
         &self,
         look: &Look,

@@ -25,6 +25,8 @@ pub(super) struct Gateway {
     pub(super) tls: TlsOptions,
     /// Our configuration allows us to end runs of other clients.
     pub(super) admin: bool,
+    /// Our configuration allows us to see and answer approvals.
+    pub(super) approvals: bool,
     source: Source,
 }
 
@@ -56,6 +58,7 @@ pub(super) fn all(host: &Host) -> Vec<Gateway> {
                 fingerprint: None,
             },
             admin: ours.admin,
+            approvals: ours.approvals,
             source: Source::Ours(ours.token.clone()),
         }));
     }
@@ -76,7 +79,7 @@ fn theirs(host: &Host) -> Option<Gateway> {
         // Only secrets from the environment are meant for an address from the environment.
         let source = Source::Theirs { settings: None, environment: true, section: "auth" };
         let endpoint = Endpoint::parse(url).ok()?;
-        return Some(Gateway { endpoint, tls: TlsOptions::default(), admin: false, source });
+        return Some(Gateway::plain(endpoint, TlsOptions::default(), source));
     }
     let port = VARIABLES.get(host, "OPENCLAW_GATEWAY_PORT").and_then(|p| p.parse().ok());
     let told = ["OPENCLAW_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_PASSWORD"];
@@ -149,7 +152,7 @@ fn configured(host: &Host, path: &Path, port: Option<u16>, environment: bool) ->
     // An unreadable fingerprint matches no certificate; it must not count as a missing one.
     let fingerprint = fingerprint.map(|text| fingerprint_of(text).unwrap_or_default());
     let tls = TlsOptions { insecure: false, authorities, fingerprint };
-    Some(Gateway { endpoint, tls, admin: false, source })
+    Some(Gateway::plain(endpoint, tls, source))
 }
 
 /// Reads a SHA-256 in the usual spellings: `AB:CD:…`, `abcd…`, with or without the prefix `sha256:`.
@@ -170,6 +173,11 @@ fn read(host: &Host, path: &Path) -> Result<Value, String> {
 }
 
 impl Gateway {
+    /// Makes a gateway that our configuration does not name, without further rights.
+    fn plain(endpoint: Endpoint, tls: TlsOptions, source: Source) -> Self {
+        Self { endpoint, tls, admin: false, approvals: false, source }
+    }
+
     /// Returns the text that names it in answers.
     pub(super) fn label(&self) -> String {
         self.endpoint.to_string()

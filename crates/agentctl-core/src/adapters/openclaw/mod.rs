@@ -5,6 +5,8 @@
 //! that does not answer is a fault: it says nothing about any session. Facts and versions:
 //! `docs/agents/openclaw.md`.
 
+mod answering;
+mod approvals;
 mod control;
 mod device;
 mod gateways;
@@ -13,13 +15,15 @@ mod rows;
 mod wire;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use approvals::Approval;
 use gateways::Gateway;
 use rows::{Row, Snapshot};
 use serde_json::json;
 use wire::{Conversation as Talk, GatewayError, Scope, Shows};
 
-use super::answering::{Answering, AnsweringAbilities, NotAnswering};
+use super::answering::Answering;
 use super::control::Control;
 use super::{
     Adapter, CallbackFields, Capabilities, Conversation, Depth, Found, Installation, Look, Record,
@@ -27,10 +31,12 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::Brief;
-use crate::model::{Fault, FaultCode, Locator, Message, Session, Tokens, is_session_id};
+use crate::model::{Ask, Fault, FaultCode, Locator, Message, Session, Tokens, is_session_id};
 use crate::talk::Pushing;
 
 pub(super) const NAME: &str = "openclaw";
+/// Time to connect as an approver: while that fails, commands are denied, so it gets more than other listeners.
+const APPROVER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Shortest text that may be a complete session id.
 const WHOLE_ID: usize = 32;
 
@@ -49,17 +55,6 @@ static VARIABLES: Variables = Variables {
     launch: &[],
 };
 
-/// Approvals of OpenClaw are decided on its gateway; messages reach its sessions as a resume does.
-static ANSWERING: NotAnswering = NotAnswering {
-    abilities: AnsweringAbilities {
-        asks: "-",
-        messages: "at any time, by its gateway",
-        no_ask: Some("approvals are decided on its gateway"),
-        no_keep: Some("its sessions always stay and take messages"),
-    },
-    why: "approvals are decided on its gateway",
-};
-
 /// The adapter.
 pub struct OpenClaw;
 
@@ -72,7 +67,7 @@ impl Adapter for OpenClaw {
         Capabilities {
             live: true,
             history: true,
-            waiting: "-",
+            waiting: "with approvals",
             tokens: true,
             cost: true,
             subagents: true,
@@ -97,7 +92,13 @@ impl Adapter for OpenClaw {
     fn store<'a>(&'a self, look: &'a Look, root: &'a Root) -> Box<dyn Store + 'a> {
         let label = root.label();
         let gateway = gateways::all(&look.host).into_iter().find(|g| g.label() == label);
-        Box::new(OpenClawStore { look, label, gateway, snapshot: OnceLock::new() })
+        Box::new(OpenClawStore {
+            look,
+            label,
+            gateway,
+            snapshot: OnceLock::new(),
+            approvals: OnceLock::new(),
+        })
     }
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
@@ -120,7 +121,7 @@ impl Adapter for OpenClaw {
     }
 
     fn answering(&self) -> Option<&dyn Answering> {
-        Some(&ANSWERING)
+        Some(self)
     }
 
     fn control(&self) -> Option<&dyn Control> {
@@ -134,6 +135,8 @@ struct OpenClawStore<'a> {
     gateway: Option<Gateway>,
     /// Read once, dropped with the question.
     snapshot: OnceLock<Result<Snapshot, GatewayError>>,
+    /// The open requests for approval, read at most once.
+    approvals: OnceLock<Result<Vec<Approval>, GatewayError>>,
 }
 
 impl OpenClawStore<'_> {
@@ -150,6 +153,24 @@ impl OpenClawStore<'_> {
     fn snapshot(&self) -> Result<&Snapshot, Fault> {
         let read = || Snapshot::read(&mut self.talk()?);
         self.snapshot.get_or_init(read).as_ref().map_err(|trouble| trouble.fault(&self.label))
+    }
+
+    /// Returns the open requests for approval; none where the configuration does not allow to read them. Only a
+    /// session with an active run can have one.
+    fn approvals(&self) -> Result<&[Approval], Fault> {
+        let opted_in = self.gateway.as_ref().filter(|gateway| gateway.approvals);
+        let Some(gateway) = opted_in else { return Ok(&[]) };
+        if !self.snapshot()?.rows.iter().any(Row::is_active) {
+            return Ok(&[]);
+        }
+        let read = || approvals::read(self.look, gateway);
+        match self.approvals.get_or_init(read) {
+            Ok(open) => Ok(open),
+            Err(trouble) => {
+                let message = format!("its approvals are not known: {}", trouble.message);
+                Err(GatewayError { message, ..trouble.clone() }.fault(&self.label))
+            }
+        }
     }
 
     fn skipped(&self, snapshot: &Snapshot) -> Vec<Fault> {
@@ -240,10 +261,28 @@ impl Store for OpenClawStore<'_> {
             Ok(snapshot) => snapshot,
             Err(fault) => return Found::fault(fault),
         };
-        let claim = |row: &Row| row.claim(self.look, snapshot.word(row));
+        let mut faults = self.skipped(snapshot);
+        let whole = faults.is_empty();
+        let open = self.approvals().unwrap_or_else(|fault| {
+            faults.push(fault);
+            &[]
+        });
+        let claim = |row: &Row| {
+            let waiting = open.iter().find(|approval| approval.key == row.key);
+            row.claim(self.look, snapshot.word(row), waiting)
+        };
         let rows = snapshot.rows.iter().map(claim).collect();
-        let faults = self.skipped(snapshot);
-        Found { rows, whole: faults.is_empty(), faults }
+        Found { rows, whole, faults }
+    }
+
+    fn asks(&self, session: &Session) -> Found<Ask> {
+        let open = match self.approvals() {
+            Ok(open) => open,
+            Err(fault) => return Found::fault(fault),
+        };
+        let own = open.iter().filter(|approval| session.native_key.as_ref() == Some(&approval.key));
+        let rows = own.map(|approval| approval.ask(self.look, session)).collect();
+        Found { rows, ..Found::default() }
     }
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
@@ -358,8 +397,19 @@ impl OpenClawStore<'_> {
         let host: Arc<Host> = Arc::clone(&self.look.host);
         Some(Pushing::new(self.label.clone(), move |limit| {
             let refused = |trouble: GatewayError| crate::talk::TalkError::Refused(trouble.message);
-            let shows = Shows::IfDemanded;
-            Talk::within(&host, &gateway, Scope::Read, shows, limit).map_err(refused)?.listen()
+            let read = || Talk::within(&host, &gateway, Scope::Read, Shows::IfDemanded, limit);
+            if !gateway.approvals {
+                return read().map_err(refused)?.listen();
+            }
+            let limit = limit.max(APPROVER_TIMEOUT);
+            let approver = Talk::within(&host, &gateway, Scope::Approver, Shows::Device, limit);
+            match approver {
+                // The right to approve is missing; changes of sessions are announced without it.
+                Err(trouble) if matches!(trouble.code, FaultCode::Auth | FaultCode::Pairing) => {
+                    read().map_err(refused)?.listen()
+                }
+                other => other.map_err(refused)?.listen(),
+            }
         }))
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
+use super::approvals::Approval;
 use super::wire::{Conversation, GatewayError};
 use crate::adapters::{Look, Record, Served, State, Turn};
 use crate::model::{FaultCode, Outcome, Reason, ReasonKind, Status, Time, is_session_id, shorten};
@@ -100,6 +101,11 @@ impl Row {
         })
     }
 
+    /// Says whether a run of it is active.
+    pub(super) fn is_active(&self) -> bool {
+        self.active == Some(true)
+    }
+
     /// Says whether it changed since that time; an active session always counts.
     pub(super) fn is_since(&self, since_ms: Option<i64>) -> bool {
         let since = since_ms.unwrap_or(i64::MIN);
@@ -168,10 +174,20 @@ impl Row {
         State { status, reason }
     }
 
-    /// Makes the gateway's claim about the session.
-    pub(super) fn claim(&self, look: &Look, word: Option<&RunState>) -> Served {
+    /// Makes the gateway's claim about the session. An active run with an open request waits for a human.
+    pub(super) fn claim(
+        &self,
+        look: &Look,
+        word: Option<&RunState>,
+        request: Option<&Approval>,
+    ) -> Served {
         let outcome = self.outcome(word);
-        let state = self.state(outcome, word);
+        let request = request.filter(|_| self.is_active());
+        let waiting = request.map(|request| State {
+            status: Status::Waiting,
+            reason: Some(Reason::with(ReasonKind::Permission, request.gist())),
+        });
+        let state = waiting.unwrap_or_else(|| self.state(outcome, word));
         // While a part of it is active, no outcome counts.
         let outcome = outcome.filter(|_| state.status != Status::Running);
         let mut claim = Served::kept(self.id.clone(), state, outcome);
@@ -184,6 +200,10 @@ impl Row {
         let archived = if self.archived { ", archived" } else { "" };
         let says = format!("{active}{}{below}{archived}", status.unwrap_or_default());
         claim.evidence.push(look.evidence("openclaw:sessions.list", says));
+        if let Some(request) = request {
+            let says = format!("waits for an approval: {}", request.gist());
+            claim.evidence.push(look.evidence("openclaw:exec.approval.list", says));
+        }
         if let Some(word) = word {
             let source = match self.kind {
                 Kind::Cron => "openclaw:cron.list",

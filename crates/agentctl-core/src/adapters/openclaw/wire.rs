@@ -34,15 +34,32 @@ pub(super) enum Scope {
     Write,
     /// Abort a run of another client; only if the configuration allows it.
     Admin,
+    /// See and resolve approvals; only if the configuration allows it.
+    Approvals,
+    /// The same for a connection that stays: while it does, commands wait for an answer.
+    Approver,
 }
 
 impl Scope {
-    fn words(self) -> &'static [&'static str] {
-        match self {
-            Self::Read => &["operator.read"],
-            Self::Write => &["operator.read", "operator.write"],
-            Self::Admin => &["operator.read", "operator.write", "operator.admin"],
-        }
+    /// Returns the scopes. A run has those of the client that begins it, so a client that begins one on a gateway
+    /// with approvals asks for that scope, too. The approvals of other clients need an administrator.
+    fn words(self, gateway: &Gateway) -> Vec<&'static str> {
+        let mut words = match self {
+            Self::Read => return vec!["operator.read"],
+            Self::Write => vec!["operator.read", "operator.write"],
+            Self::Admin => vec!["operator.read", "operator.write", "operator.admin"],
+            Self::Approvals | Self::Approver if gateway.admin => {
+                vec!["operator.read", "operator.admin"]
+            }
+            Self::Approvals | Self::Approver => vec!["operator.read"],
+        };
+        words.extend(gateway.approvals.then_some("operator.approvals"));
+        words
+    }
+
+    /// Returns the capabilities that a connection announces.
+    fn capabilities(self) -> &'static [&'static str] {
+        if self == Self::Approver { &["exec-approvals"] } else { &[] }
     }
 }
 
@@ -128,6 +145,12 @@ impl From<TalkError> for GatewayError {
     }
 }
 
+/// The rights and capabilities that a connection asks for.
+struct Wanted<'a> {
+    scopes: &'a [&'static str],
+    capabilities: &'a [&'static str],
+}
+
 /// An accepted connection.
 pub(super) struct Conversation {
     socket: JsonSocket,
@@ -147,9 +170,19 @@ impl Conversation {
         gateway: &Gateway,
         scope: Scope,
     ) -> Result<Self, GatewayError> {
+        Self::begin_as(look, gateway, scope, Shows::IfDemanded)
+    }
+
+    /// The same, and says whether our device is shown.
+    pub(super) fn begin_as(
+        look: &Look,
+        gateway: &Gateway,
+        scope: Scope,
+        shows: Shows,
+    ) -> Result<Self, GatewayError> {
         let left = look.deadline.saturating_duration_since(Instant::now());
         let limit = left.saturating_sub(REPORT_RESERVE).min(look.host.deadlines.gateway);
-        Self::within(&look.host, gateway, scope, Shows::IfDemanded, limit)
+        Self::within(&look.host, gateway, scope, shows, limit)
     }
 
     /// Connects within a limit for the whole connection. A gateway that is still starting is retried
@@ -174,6 +207,7 @@ impl Conversation {
             },
         };
         let mut optional = gateway.endpoint.is_loopback();
+        let wanted = Wanted { scopes: &scope.words(gateway), capabilities: scope.capabilities() };
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -186,7 +220,7 @@ impl Conversation {
                 is_device: device.is_some(),
                 tick: TICK,
             };
-            match conversation.introduce(host, auth.as_ref(), scope, device.as_ref()) {
+            match conversation.introduce(host, auth.as_ref(), &wanted, device.as_ref()) {
                 Ok(()) => return Ok(conversation),
                 Err(Refused::Later(pause, trouble)) => {
                     let left = until.saturating_duration_since(Instant::now());
@@ -215,7 +249,7 @@ impl Conversation {
         &mut self,
         host: &Host,
         auth: Option<&Value>,
-        scope: Scope,
+        wanted: &Wanted<'_>,
         device: Option<&Device>,
     ) -> Result<(), Refused> {
         // We send nothing before the challenge: another kind of server gets no secret.
@@ -245,8 +279,8 @@ impl Conversation {
             "maxProtocol": PROTOCOL,
             "client": client,
             "role": ROLE,
-            "scopes": scope.words(),
-            "caps": [],
+            "scopes": wanted.scopes,
+            "caps": wanted.capabilities,
         });
         if let Some(auth) = auth {
             params["auth"] = auth.clone();
@@ -254,7 +288,7 @@ impl Conversation {
         if let Some(device) = device {
             let token = auth.and_then(|auth| auth["token"].as_str()).unwrap_or_default();
             let challenge = &first["payload"];
-            let (client, role, scopes) = (&client, ROLE, scope.words());
+            let (client, role, scopes) = (&client, ROLE, wanted.scopes);
             params["device"] = device.proof(&Signed { client, role, scopes, token, challenge });
         }
         let hello = match self.exchange("connect", &params).map_err(GatewayError::from)? {
@@ -269,7 +303,7 @@ impl Conversation {
         }
         let granted = hello["auth"]["scopes"].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(missing) =
-            scope.words().iter().find(|word| !granted.iter().any(|g| g == **word))
+            wanted.scopes.iter().find(|word| !granted.iter().any(|g| g == **word))
         {
             // A gateway on another machine accepts unknown clients, but gives them no scope.
             if device.is_none() {
@@ -339,7 +373,10 @@ fn matters() -> impl FnMut(&str) -> bool + Send {
             _ => false,
         };
         last = event.seq.or(last);
-        missed || event.event.is_some_and(|event| event == "sessions.changed")
+        missed
+            || event.event.is_some_and(|event| {
+                event == "sessions.changed" || event.starts_with("exec.approval.")
+            })
     }
 }
 
@@ -450,8 +487,9 @@ mod tests {
         assert!(!hear("tick", 4));
         assert!(!hear("chat", 5));
         assert!(hear("sessions.changed", 6));
-        assert!(hear("tick", 8), "one was lost");
-        assert!(!hear("tick", 9));
+        assert!(hear("exec.approval.requested", 7));
+        assert!(hear("tick", 9), "one was lost");
+        assert!(!hear("tick", 10));
         assert!(hear("tick", 3), "it began anew");
         assert!(!matters(r#"{"type":"res","id":"1","ok":true,"payload":{"sessions.changed":1}}"#));
         assert!(matters("not JSON"));

@@ -33,6 +33,11 @@ impl Answering for OpenCode {
         }
     }
 
+    fn limits_asks(&self) -> bool {
+        // Its server waits without a limit.
+        false
+    }
+
     fn deliver(
         &self,
         look: &Look,

@@ -1,5 +1,5 @@
 //! Control of Pi: one prompt on stdin, its events as JSON on stdout, of which the first line names the
-//! session.
+//! session; or RPC mode, where it stays.
 //!
 //! Since 0.76 the id may be chosen. Before that it is read from that first line: we write no file into
 //! Pi's own directories (see docs/adr/0019).
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::process::home;
 use super::store::session_file;
-use super::{Kind, PACKAGES, Pi, process};
+use super::{Kind, PACKAGES, Pi, process, rpc};
 use crate::adapters::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Refusal, Start, StartStdin, Stop,
 };
@@ -27,7 +27,7 @@ const CHOOSES_ID: [u64; 2] = [0, 76];
 /// The first version that takes a name.
 const TAKES_NAME: [u64; 2] = [0, 78];
 /// Time to wait after the first line for the turn's first event, or for an error about a missing key.
-const FIRST_EVENT_GRACE: Duration = Duration::from_secs(3);
+pub(super) const FIRST_EVENT_GRACE: Duration = Duration::from_secs(3);
 
 /// The signals that stop both programs.
 ///
@@ -47,7 +47,9 @@ impl Control for Pi {
 
     fn start(&self, host: &Host, order: &Order) -> Result<Start, Refusal> {
         let (program, version) = installed(host)?;
-        let mut args: Vec<OsString> = ["--mode", "json", "-p"].map(Into::into).to_vec();
+        let mode: &[&str] = if order.keep { &["rpc"] } else { &["json", "-p"] };
+        let mut args: Vec<OsString> = vec!["--mode".into()];
+        args.extend(mode.iter().map(Into::into));
         let mut say = |words: &[&str]| args.extend(words.iter().map(Into::into));
         if let Some(model) = &order.model {
             say(&["--model", model]);
@@ -77,15 +79,8 @@ impl Control for Pi {
             }
         };
         let set = moved_home(host, order);
-        Ok(Start {
-            program,
-            args,
-            set,
-            unset: Vec::new(),
-            id,
-            keeps_name,
-            stdin: StartStdin::Prompt,
-        })
+        let stdin = if order.keep { StartStdin::Pipe } else { StartStdin::Prompt };
+        Ok(Start { program, args, set, unset: Vec::new(), id, keeps_name, stdin })
     }
 
     fn interactive_resume(&self, host: &Host, order: &Order) -> Option<Result<Start, Refusal>> {
@@ -94,8 +89,12 @@ impl Control for Pi {
         Some(start())
     }
 
+    fn first_line(&self, _order: &Order, prompt: &str) -> Vec<u8> {
+        rpc::first_lines(prompt)
+    }
+
     fn handshake(&self, _host: &Host, order: &Order, words: &FirstWords<'_>) -> Handshake {
-        handshake(order, words)
+        if order.keep { rpc::handshake(order, words) } else { handshake(order, words) }
     }
 
     fn advice(&self, words: &str) -> Option<&'static str> {
@@ -179,6 +178,13 @@ pub(in crate::adapters) fn moved_home(host: &Host, order: &Order) -> Vec<(String
     set.into_iter().collect()
 }
 
+/// Returns the failure of a resume that began another session.
+pub(super) fn begins_other(order: &Order, id: &str) -> Option<Handshake> {
+    let Begin::Resume(wanted) = &order.begin else { return None };
+    let why = || format!("no session {wanted}; it began {id} instead");
+    (wanted != id).then(|| Handshake::Failed(why()))
+}
+
 /// Interprets the first output: the first line is the session's header, printed before any model is
 /// asked.
 pub(in crate::adapters) fn handshake(order: &Order, words: &FirstWords<'_>) -> Handshake {
@@ -187,10 +193,8 @@ pub(in crate::adapters) fn handshake(order: &Order, words: &FirstWords<'_>) -> H
     else {
         return Handshake::Wait;
     };
-    if let Begin::Resume(wanted) = &order.begin
-        && wanted != id
-    {
-        return Handshake::Failed(format!("no session {wanted}; it began {id} instead"));
+    if let Some(failure) = begins_other(order, id) {
+        return failure;
     }
     // The last line only points to the documentation; the error itself is printed before it.
     let said = String::from_utf8_lossy(words.stderr);

@@ -2,10 +2,10 @@
 //! directory and start time.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use super::lines::{self, Header};
+use super::lines;
+use super::output::{self, GRAIN_MS, LastEvent, Mode};
 use super::process::{Surroundings, is_package_command, is_starting, kind_of, launchers};
 use super::record::{self, last_activity};
 use super::{Kind, PiStore, exclusion, owners};
@@ -14,10 +14,7 @@ use crate::adapters::{Found, Look, Root, Served, State, Store, Turn};
 use crate::kernel::Process;
 use crate::marks;
 use crate::model::{Evidence, Join, Reason, ReasonKind, Status, Time, is_session_id};
-use crate::native::{file, jsonl};
-
-/// Tolerance between a start time and other clocks: start times have a grain of 10 ms.
-const GRAIN_MS: i64 = 20;
+use crate::native::file;
 
 /// A session that the environment of a live process's tool names.
 #[derive(Clone, Debug)]
@@ -155,8 +152,8 @@ pub(super) fn children(look: &Look, root: &Root) -> Children {
 struct Certain {
     id: String,
     evidence: Evidence,
-    /// It was started for one prompt; the value says whether its turn has begun.
-    single_prompt: Option<bool>,
+    /// How it was started, where its output says so.
+    mode: Option<Mode>,
     /// A running tool of it names the session.
     in_tool: bool,
 }
@@ -199,7 +196,7 @@ pub(super) fn read(store: &PiStore<'_>, found: &mut Found<Served>) {
 
 /// Makes the row of a session that its process or a tool of it names.
 fn served(store: &PiStore<'_>, process: &Process, kind: Kind, certain: Certain) -> Served {
-    let Certain { id, evidence, single_prompt, in_tool } = certain;
+    let Certain { id, evidence, mode, in_tool } = certain;
     let proved = prove(kind.adapter(), store.look, store.root, process);
     if let Err(unproved) = proved {
         let why = format!("pid {} names it, but {unproved}", process.id.pid);
@@ -209,12 +206,15 @@ fn served(store: &PiStore<'_>, process: &Process, kind: Kind, certain: Certain) 
     }
     let running = |reason| Some(State { status: Status::Running, reason });
     let mut served = Served::by(Some(id), process);
-    served.single_prompt = single_prompt.is_some();
-    served.unprompted = single_prompt.is_some();
+    let is_single_prompt = matches!(mode, Some(Mode::SinglePrompt { .. }));
+    (served.single_prompt, served.unprompted) = (is_single_prompt, is_single_prompt);
     // It works through its one prompt and exits: until then the turn is not over, no matter what
     // another writer wrote last. Older versions write nothing before the first answer.
-    if single_prompt == Some(true) {
+    if mode == Some(Mode::SinglePrompt { begun: true }) {
         served.state = running(None);
+    }
+    if mode == Some(Mode::Kept) {
+        served.state = kept_state(store, process, served.id.as_deref());
     }
     // Without a file that shows the state of its turn (`--no-session`, deleted, cut short) it runs the
     // tool that names it.
@@ -225,12 +225,33 @@ fn served(store: &PiStore<'_>, process: &Process, kind: Kind, certain: Certain) 
     served
 }
 
+/// Returns the state of a session that was launched to stay, by the last event in its output; `None` where the
+/// file of the session decides. Older versions have no file before the first answer, and do not write there that
+/// a failed model call is tried again.
+fn kept_state(store: &PiStore<'_>, process: &Process, id: Option<&str>) -> Option<State> {
+    let path = id.and_then(|id| file_of(store, id));
+    let is_doubtful = |path: &PathBuf| record::silent_failure(path, store.uid()).is_some();
+    if id.is_some_and(|id| has_turn(store, id)) && !path.is_some_and(|path| is_doubtful(&path)) {
+        return None;
+    }
+    let of = |status, reason| Some(State { status, reason });
+    match output::last_event(store.look, &process.id)? {
+        LastEvent::Working => of(Status::Running, None),
+        LastEvent::Retrying => of(Status::Running, Some(Reason::of(ReasonKind::Retrying))),
+        LastEvent::AtRest => of(Status::Idle, None),
+    }
+}
+
 /// Says whether the file of a session shows the state of its last turn.
 fn has_turn(store: &PiStore<'_>, id: &str) -> bool {
-    let rows = store.find(id).rows;
-    let path = rows.iter().find(|l| l.id == *id).and_then(|l| l.path.as_ref());
-    let turn = path.and_then(|path| record::turn(path, store.uid()));
+    let turn = file_of(store, id).and_then(|path| record::turn(&path, store.uid()));
     turn.is_some_and(|turn| !matches!(turn, Turn::None | Turn::Undecided(_) | Turn::Unreadable(_)))
+}
+
+/// Returns the file of a session.
+fn file_of(store: &PiStore<'_>, id: &str) -> Option<PathBuf> {
+    let mut rows = store.find(id).rows.into_iter();
+    rows.find(|locator| locator.id == *id).and_then(|locator| locator.path)
 }
 
 /// Marks failed turns as doubtful: versions before 0.8x retry a failed model call without writing that.
@@ -238,11 +259,8 @@ fn has_turn(store: &PiStore<'_>, id: &str) -> bool {
 pub(super) fn doubt_failures(store: &PiStore<'_>, found: &mut Found<Served>) {
     for served in found.rows.iter_mut().filter(|s| s.state.is_none() && !s.by.is_empty()) {
         let Some(id) = &served.id else { continue };
-        let rows = store.find(id).rows;
-        let Some(path) = rows.iter().find(|l| l.id == *id).and_then(|l| l.path.as_ref()) else {
-            continue;
-        };
-        if let Some(why) = record::silent_failure(path, store.uid()) {
+        let Some(path) = file_of(store, id) else { continue };
+        if let Some(why) = record::silent_failure(&path, store.uid()) {
             let why = format!("the model call failed and may be tried again: {why}");
             let reason = Some(Reason::with(ReasonKind::Ambiguous, why));
             served.state = Some(State { status: Status::Unknown, reason });
@@ -269,63 +287,28 @@ fn certain(store: &PiStore<'_>, process: &Process) -> Option<Certain> {
         let says = format!("a tool of pid {pid} was given PI_SESSION_ID={}", first.id);
         let evidence = look.evidence(source, says);
         let id = first.id.clone();
-        return Some(Certain { id, evidence, single_prompt: None, in_tool: true });
+        return Some(Certain { id, evidence, mode: None, in_tool: true });
     }
-    let said = said(look, process)?;
-    let id = said.header.id;
-    let how = if said.launched { ", in the run it was launched for" } else { "" };
-    let then = if said.begun { "; its turn has begun" } else { "" };
+    let first = output::first(look, process)?;
+    let id = first.session;
+    let how = if first.launched { ", in the run it was launched for" } else { "" };
+    let then = match first.mode {
+        Mode::SinglePrompt { begun: true } => "; its turn has begun",
+        Mode::SinglePrompt { begun: false } | Mode::Kept => "",
+    };
     let says = format!("the first line pid {pid} wrote there names session {id}{how}{then}");
     let evidence = look.evidence("kernel:stdout of the process", says);
-    // Only `--mode json` prints a header first, and it works through one prompt.
-    Some(Certain { id, evidence, single_prompt: Some(said.begun), in_tool: false })
+    Some(Certain { id, evidence, mode: Some(first.mode), in_tool: false })
 }
 
 /// Says whether the file of a session was written since a process began, or does not exist.
 fn may_have_written(store: &PiStore<'_>, process: &Process, id: &str) -> bool {
-    let rows = store.find(id).rows;
-    let Some(path) = rows.iter().find(|l| l.id == *id).and_then(|l| l.path.as_ref()) else {
-        return true;
-    };
-    let written = file::open(path, store.uid()).ok().and_then(|opened| opened.written_ms());
+    let Some(path) = file_of(store, id) else { return true };
+    let written = file::open(&path, store.uid()).ok().and_then(|opened| opened.written_ms());
     match (written, process.started_at) {
         (Some(written), Some(began)) => written + GRAIN_MS >= began.millis(),
         _ => false,
     }
-}
-
-/// The first output of a process.
-struct FirstOutput {
-    header: Header,
-    launched: bool,
-    begun: bool,
-}
-
-/// Returns the session that a process named in the first line of its output.
-///
-/// The output file must belong to this process alone: a launch of ours opened it, or it is no older
-/// than the process. A file that is appended to may begin with the output of another process.
-fn said(look: &Look, process: &Process) -> Option<FirstOutput> {
-    let output = look.host.kernel.stdout_file(&process.id).ok()??;
-    let launched = marks::marker_of(&look.host, process).is_some_and(|m| m.names(&process.id));
-    if !launched {
-        let made = output.metadata().ok()?.created().ok()?;
-        let made = made.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis();
-        let began = process.started_at?.millis() - GRAIN_MS;
-        if i64::try_from(made).ok()? < began {
-            return None;
-        }
-    }
-    let (mut header, mut begun) = (None, false);
-    let read = jsonl::head(&output, 1 << 10, &mut |line| {
-        if header.is_some() {
-            begun = jsonl::own_type(line) == Some(b"agent_start");
-            return ControlFlow::Break(());
-        }
-        header = Header::parse(line);
-        if header.is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    Some(FirstOutput { header: read.ok().and(header)?, launched, begun })
 }
 
 /// Reads when a session began and when it was last written; `None` if its file is gone.

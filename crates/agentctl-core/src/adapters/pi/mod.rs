@@ -7,14 +7,17 @@
 //! store in this folder serves both, and every file belongs to the program that began it. Facts and
 //! versions: `docs/agents/pi.md`.
 
+mod answering;
 mod control;
 mod exclusion;
 mod lines;
 mod live;
 mod messages;
+mod output;
 mod owners;
 mod process;
 mod record;
+mod rpc;
 mod store;
 
 pub(super) use control::{LADDER, advice, file_of, handshake, is_script, moved_home};
@@ -24,7 +27,7 @@ pub(super) use store::PiStore;
 
 use std::path::PathBuf;
 
-use super::answering::{Answering, AnsweringAbilities, NotAnswering};
+use super::answering::Answering;
 use super::control::Control;
 use super::pi_rust::PiRust;
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, Variables, version_beside};
@@ -67,17 +70,6 @@ impl Kind {
 pub(super) static VARIABLES: Variables = Variables {
     answers: &["PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "PI_SESSIONS_DIR"],
     launch: &["PATH", "PI_SESSION_ID"],
-};
-
-/// Pi asks nobody, and only its RPC mode could be talked to.
-static ANSWERING: NotAnswering = NotAnswering {
-    abilities: AnsweringAbilities {
-        asks: "-",
-        messages: "-",
-        no_ask: Some("Pi asks nobody for permission"),
-        no_keep: Some("its RPC mode is not supported yet"),
-    },
-    why: "it takes no messages while it lives: only its RPC mode does, which is not supported yet",
 };
 
 /// The adapter.
@@ -142,7 +134,7 @@ impl Adapter for Pi {
     }
 
     fn answering(&self) -> Option<&dyn Answering> {
-        Some(&ANSWERING)
+        Some(self)
     }
 
     fn control(&self) -> Option<&dyn Control> {

@@ -4,6 +4,7 @@
 mod beside;
 mod control;
 mod headless;
+mod kept;
 mod terminal;
 
 use std::path::{Path, PathBuf};
@@ -93,6 +94,10 @@ pub static SCENARIOS: &[Scenario] = &[
     PI.headless("native-wrapper", "a program of its name is none", beside::wrapped).every(),
     PI.headless("moved-home-events", "events from a home only it names", beside::moved_events)
         .every(),
+    PI.core("kept", "`launch --keep`: messages, and the end of a turn", kept::messages).every(),
+    PI.headless("kept-forgotten", "the same after all own files are gone", kept::forgotten).every(),
+    PI.headless("kept-first-call", "`--keep` in its first model call", kept::first_call).every(),
+    PI.headless("kept-idle", "`--keep=2s`: it ends when it has rested", kept::until_idle).every(),
 ];
 
 /// The scenarios of control that all agents share.
@@ -138,6 +143,16 @@ pub static OLD: &[Scenario] = &[
     PI_OLD.headless("native-wrapper", "a program of its name is none", beside::wrapped).every(),
     PI_OLD
         .headless("moved-home-events", "events from a home only it names", beside::moved_events)
+        .every(),
+    PI_OLD.core("kept", "`launch --keep`: messages, and the end of a turn", kept::messages).every(),
+    PI_OLD
+        .headless("kept-forgotten", "the same after all own files are gone", kept::forgotten)
+        .every(),
+    PI_OLD
+        .headless("kept-first-call", "`--keep` in its first model call", kept::first_call)
+        .every(),
+    PI_OLD
+        .headless("kept-idle", "`--keep=2s`: it ends when it has rested", kept::until_idle)
         .every(),
 ];
 
