@@ -20,6 +20,7 @@ use serde_json::json;
 use wire::{Conversation as Talk, GatewayError, Scope, Shows};
 
 use super::answering::{Answering, AnsweringAbilities, NotAnswering};
+use super::changes::ChangesTold;
 use super::control::Control;
 use super::{
     Adapter, CallbackFields, Capabilities, Conversation, Depth, Found, Installation, Look, Record,
@@ -76,6 +77,7 @@ impl Adapter for OpenClaw {
             tokens: true,
             cost: true,
             subagents: true,
+            changes: ChangesTold::Nothing("its gateway does not say"),
         }
     }
 

@@ -7,6 +7,7 @@
 //! store in this folder serves both, and every file belongs to the program that began it. Facts and
 //! versions: `docs/agents/pi.md`.
 
+mod changes;
 mod control;
 mod exclusion;
 mod lines;
@@ -17,6 +18,7 @@ mod process;
 mod record;
 mod store;
 
+pub(super) use changes::read as read_changes;
 pub(super) use control::{LADDER, advice, file_of, handshake, is_script, moved_home};
 pub(super) use messages::read as read_message;
 pub(super) use process::{home_of, homes, is_candidate, is_own_program, programs, roots};
@@ -25,6 +27,7 @@ pub(super) use store::PiStore;
 use std::path::PathBuf;
 
 use super::answering::{Answering, AnsweringAbilities, NotAnswering};
+use super::changes::{ChangeNote, ChangesTold};
 use super::control::Control;
 use super::pi_rust::PiRust;
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, Variables, version_beside};
@@ -96,6 +99,7 @@ impl Adapter for Pi {
             tokens: true,
             cost: true,
             subagents: false,
+            changes: ChangesTold::Hunks,
         }
     }
 
@@ -135,6 +139,10 @@ impl Adapter for Pi {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         read_message(line)
+    }
+
+    fn changes(&self, line: &[u8]) -> Vec<ChangeNote> {
+        read_changes(line)
     }
 
     fn variables(&self) -> &'static Variables {
