@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::adapters::changes::{CallEnd, ChangeNote, EditBody, EditKind, RecordedEdit};
-use crate::model::{ChangeTold, ChangedBy};
+use crate::model::{ChangeTold, ChangedBy, Time};
 
 /// Most changes that are kept.
 const MAX_EDITS: usize = 100_000;
@@ -23,6 +23,10 @@ enum Open {
 #[derive(Default)]
 pub(super) struct Collector {
     edits: Vec<RecordedEdit>,
+    /// The times by which the changes are sorted. They never decrease within a source, so its order is kept.
+    order: Vec<Option<Time>>,
+    /// The newest time of the current source.
+    newest: Option<Time>,
     /// The calls of the current source that have no result.
     open: HashMap<String, Open>,
     /// The calls of the current source whose changes were recorded.
@@ -64,6 +68,7 @@ impl Collector {
         self.commands += self.unrecorded.len() as u64;
         self.unrecorded.clear();
         self.recorded.clear();
+        self.newest = None;
     }
 
     /// Takes one note.
@@ -135,6 +140,8 @@ impl Collector {
             (edit.body, edit.told, edit.before) = (EditBody::Path, ChangeTold::Path, None);
         }
         self.text_bytes += edit.bytes();
+        self.newest = self.newest.max(edit.at);
+        self.order.push(self.newest);
         self.edits.push(edit);
     }
 
@@ -166,16 +173,7 @@ impl Collector {
     /// Returns the changes in the order of time.
     pub(super) fn finish(mut self) -> Collected {
         self.begin();
-        // The order of one source is kept where times are missing or equal.
-        let mut last = None;
-        let mut keyed: Vec<_> = self
-            .edits
-            .into_iter()
-            .map(|edit| {
-                last = last.max(edit.at);
-                (edit.at.or(last), edit)
-            })
-            .collect();
+        let mut keyed: Vec<_> = self.order.into_iter().zip(self.edits).collect();
         keyed.sort_by_key(|(at, _)| *at);
         let mut left_out = Vec::new();
         let mut note = |count: u64, what: &str| {

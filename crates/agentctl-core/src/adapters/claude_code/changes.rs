@@ -127,7 +127,9 @@ fn ended(
         CallEnd::Done
     };
     let mut edits = if end == CallEnd::Done { edits(recorded) } else { Vec::new() };
-    edits.iter_mut().for_each(|edit| edit.at = at);
+    for edit in &mut edits {
+        edit.at = at;
+    }
     Some(ChangeNote::Ended { call, end, edits })
 }
 

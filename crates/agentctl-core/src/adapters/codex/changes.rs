@@ -116,7 +116,9 @@ fn called(payload: Payload, at: Option<Time>) -> Option<ChangeNote> {
     if edits.is_empty() {
         return is_shell.then_some(ChangeNote::Command { call });
     }
-    edits.iter_mut().for_each(|edit| edit.at = at);
+    for edit in &mut edits {
+        edit.at = at;
+    }
     Some(ChangeNote::Called { call, edits })
 }
 

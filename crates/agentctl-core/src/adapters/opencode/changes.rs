@@ -101,7 +101,9 @@ fn called(part: &Part, call: String) -> Option<ChangeNote> {
         "patch" | "apply_patch" => patched(&text("patchText")?),
         _ => return None,
     };
-    edits.iter_mut().for_each(|edit| edit.at = at);
+    for edit in &mut edits {
+        edit.at = at;
+    }
     Some(ChangeNote::Called { call, edits })
 }
 
