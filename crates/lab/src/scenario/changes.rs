@@ -11,11 +11,12 @@ use serde_json::Value;
 use crate::stage::{Stage, Trouble};
 
 /// The files before the session.
-const START: [(&str, &str); 4] = [
+const START: [(&str, &str); 5] = [
     ("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"),
     ("gone.txt", "gone\n"),
     ("old.txt", "move\nme\n"),
     ("end.txt", "no newline"),
+    ("shell.txt", "by a tool\n"),
 ];
 
 /// A git work tree with files, and a copy of them.

@@ -20,10 +20,11 @@ pub(super) fn told(stage: &mut Stage) -> Result<(), Trouble> {
         ),
         patch("*** Update File: a.txt\n@@\n-not there\n+x"),
         patch("*** Update File: end.txt\n@@\n-no newline\n+still no newline"),
-        "[[tool:sed -i s/five/FIVE/ a.txt]][[tool:echo by shell > s.txt]][[tool:false]]".to_owned(),
+        "[[tool:sed -i s/tool/shell/ shell.txt]][[tool:echo by shell > s.txt]][[tool:false]]"
+            .to_owned(),
     ];
     let prompt = format!("edit {}[[say:done]]", steps.concat());
     let mut agent: Exec = exec(stage, &files.cwd, &prompt)?;
     agent.ended()?;
-    files.compare(stage, &Told { id: &agent.id, commands: 3, missing: &["a.txt", "s.txt"] })
+    files.compare(stage, &Told { id: &agent.id, commands: 3, missing: &["s.txt", "shell.txt"] })
 }
