@@ -8,6 +8,7 @@
 
 mod adapters;
 mod attach;
+mod changes;
 mod doctor;
 mod ended_by;
 mod fuses;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 pub use self::adapters::{AdapterAnswering, AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
+pub use self::changes::{ChangesDocument, ChangesRequest, NoChanges};
 pub use self::doctor::{
     COMPLETION_SHELLS, Check, CheckState, CompletionShell, ConfigFinding, ConfiguredWebhook,
     DaemonState, DoctorContext, DoctorDocument,

@@ -9,6 +9,7 @@
 
 pub mod adapters;
 pub mod ask;
+pub mod changes;
 pub mod events;
 pub mod fleet;
 pub mod fuses;

@@ -6,6 +6,7 @@
 mod ask;
 mod callback;
 mod fault;
+mod file_changes;
 mod file_edit;
 mod identity;
 mod message;
@@ -28,6 +29,7 @@ pub use self::ask::{
 };
 pub use self::callback::{Callback, MAX_CALLBACK_BYTES};
 pub use self::fault::{Fault, FaultCode, HomeScope, Reach};
+pub use self::file_changes::{ChangeKind, ChangeTold, ChangedBy, FileChanges, FileNow, FilePatch};
 pub use self::file_edit::{FileEdit, Hunk};
 pub(crate) use self::identity::identity;
 pub use self::message::{Image, Message, Role, ToolResult};

@@ -139,6 +139,17 @@ impl Transcript {
         Ok(lines)
     }
 
+    /// Visits every native line from the beginning on; returns the number of lines that are too long to read.
+    pub fn each_line(
+        &mut self,
+        visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]),
+    ) -> Result<u64, TranscriptError> {
+        if let Storage::File { end, .. } = &mut self.storage {
+            *end = 0;
+        }
+        self.forward(visit)
+    }
+
     /// Starts a watch for appended lines; fails with `Asked` if no path announces them.
     pub fn watch(&self) -> Result<Watch, TranscriptError> {
         watch_all(std::slice::from_ref(self))
@@ -188,10 +199,11 @@ impl Transcript {
         Ok(matches!(read, jsonl::ReadEnd::Whole))
     }
 
+    /// Visits the lines behind the offset; returns the number of lines that are too long to read.
     fn forward(
         &mut self,
         visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]),
-    ) -> Result<(), TranscriptError> {
+    ) -> Result<u64, TranscriptError> {
         let (adapter, uid) = (self.adapter, self.fleet.host.kernel.uid());
         let (path, end) = match &mut self.storage {
             Storage::File { path, end } => (path, end),
@@ -202,7 +214,7 @@ impl Transcript {
                         visit(adapter, &line);
                     }
                 }
-                return Ok(());
+                return Ok(0);
             }
         };
         let opened = file::open(path, uid).map_err(|e| unreadable(path, &e))?;
@@ -211,8 +223,9 @@ impl Transcript {
             *end = 0;
         }
         let pass = jsonl::lines(&opened.file, *end, &mut |line| visit(adapter, line));
-        *end = pass.map_err(|e| unreadable(path, &e))?.end;
-        Ok(())
+        let pass = pass.map_err(|e| unreadable(path, &e))?;
+        *end = pass.end;
+        Ok(pass.oversized)
     }
 
     /// Moves a usage line without text to the message before it, and thinking to the message after it. A

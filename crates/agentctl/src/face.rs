@@ -16,6 +16,7 @@ mod event_stream;
 mod failed_launch;
 mod failed_orders;
 mod feed;
+mod file_changes;
 mod follow;
 mod fuses;
 mod holders;
@@ -55,6 +56,7 @@ pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject}
 pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
+pub use self::file_changes::{changes_not_told, patch_comment, shown_path, unrecorded_lines};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
 pub use self::holders::holder_text;

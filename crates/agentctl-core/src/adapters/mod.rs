@@ -8,6 +8,7 @@
 pub mod answering;
 pub mod asker;
 mod cached;
+pub mod changes;
 mod claims;
 pub mod claude_code;
 pub mod codex;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::answering::Answering;
+use self::changes::{ChangeNote, ChangesTold};
 pub use self::claims::{Record, Served, State, Turn};
 use self::control::Control;
 pub use self::declared::{
@@ -283,6 +285,8 @@ pub struct Capabilities {
     pub cost: bool,
     /// Sees subagents.
     pub subagents: bool,
+    /// What its records tell about changed files.
+    pub changes: ChangesTold,
 }
 
 /// Whether and where an agent is installed.
@@ -355,6 +359,12 @@ pub trait Adapter: Sync {
     /// Returns the facts beside messages that this native line holds.
     fn line_facts(&self, _line: &[u8]) -> LineFacts {
         LineFacts::default()
+    }
+
+    /// Returns what this native line says about changed files and shell commands. Called for every line of a
+    /// conversation, so it must be cheap for other lines.
+    fn changes(&self, _line: &[u8]) -> Vec<ChangeNote> {
+        Vec::new()
     }
 
     /// Returns the environment variables it reads; every read goes through this list.

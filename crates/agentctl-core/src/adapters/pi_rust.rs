@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::answering::{Answering, AnsweringAbilities, NotAnswering};
+use super::changes::{ChangeNote, ChangesTold};
 use super::control::{
     Abilities, Begin, Control, FirstWords, Handshake, Order, Permissions, Refusal, Start,
     StartStdin, Stop,
@@ -45,6 +46,7 @@ impl Adapter for PiRust {
             tokens: true,
             cost: true,
             subagents: false,
+            changes: ChangesTold::Arguments,
         }
     }
 
@@ -78,6 +80,10 @@ impl Adapter for PiRust {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         pi::read_message(line)
+    }
+
+    fn changes(&self, line: &[u8]) -> Vec<ChangeNote> {
+        pi::read_changes(line)
     }
 
     fn variables(&self) -> &'static Variables {

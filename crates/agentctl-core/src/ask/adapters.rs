@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Fleet;
 use crate::adapters::Adapter;
 use crate::adapters::answering::AnsweringAbilities;
+use crate::adapters::changes::ChangesTold;
 use crate::adapters::control::Abilities;
 use crate::host::Host;
 use crate::model::SCHEMA_VERSION;
@@ -42,6 +43,9 @@ pub struct AdapterRow {
     pub cost: bool,
     /// Sees subagents.
     pub subagents: bool,
+    /// How much its records tell about changed files: `hunks`, `arguments`; null where they tell nothing.
+    #[serde(default)]
+    pub changes: Option<String>,
     /// How it is controlled; null where it can only be observed.
     pub control: Option<AdapterControl>,
     /// How its live sessions are answered and spoken to; null where no way is known.
@@ -112,6 +116,11 @@ impl AdapterRow {
             tokens: can.tokens,
             cost: can.cost,
             subagents: can.subagents,
+            changes: match can.changes {
+                ChangesTold::Hunks => Some("hunks".to_owned()),
+                ChangesTold::Arguments => Some("arguments".to_owned()),
+                ChangesTold::Nothing(_) => None,
+            },
             control: adapter.control().map(|c| c.abilities().into()),
             answering: adapter.answering().map(|a| a.abilities().into()),
         }

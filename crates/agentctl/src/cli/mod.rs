@@ -4,6 +4,7 @@ mod adapters;
 mod answer;
 mod asks;
 mod attach;
+mod changes;
 mod colour;
 mod completions;
 mod config;
@@ -82,6 +83,7 @@ enum Command {
     Why(why::WhyArgs),
     #[command(visible_aliases = ["peek", "tail"])]
     Logs(logs::LogsArgs),
+    Changes(changes::ChangesArgs),
     #[command(visible_alias = "run")]
     Launch(launch::LaunchArgs),
     #[command(visible_alias = "send")]
@@ -148,6 +150,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Status(args) => with_fleet(ui, status::cmd_status, &args),
         Command::Why(args) => with_fleet(ui, why::cmd_why, &args),
         Command::Logs(args) => with_fleet(ui, logs::cmd_logs, &args),
+        Command::Changes(args) => with_fleet(ui, changes::cmd_changes, &args),
         Command::Launch(args) => {
             let loaded = for_launch(ui)?;
             launch::cmd_launch(ui, &loaded, args)

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, DoctorDocument,
-    FuseDocument, FusesDocument, LockDocument, LocksDocument, NamedSession, PruneDocument,
-    RunsDocument, SendDocument, StatusDocument, StopDocument, WaitDocument, WhyDocument,
+    AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, ChangesDocument,
+    DoctorDocument, FuseDocument, FusesDocument, LockDocument, LocksDocument, NamedSession,
+    PruneDocument, RunsDocument, SendDocument, StatusDocument, StopDocument, WaitDocument,
+    WhyDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
@@ -34,6 +35,7 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("status", value(schemars::schema_for!(StatusDocument))),
         ("stop", value(schemars::schema_for!(StopDocument))),
         ("logs", value(schemars::schema_for!(Message))),
+        ("changes", value(schemars::schema_for!(ChangesDocument))),
         ("why", value(schemars::schema_for!(WhyDocument))),
         ("wait", value(schemars::schema_for!(WaitDocument))),
         ("event", value(schemars::schema_for!(Event))),

@@ -22,6 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::home::{Conversation, Home};
 use super::script::{self, Step};
 use super::socket::{self, Request};
+use super::writing;
 use crate::failure::{Failure, Kind, Outcome};
 
 const MODEL: &str = "demo-1";
@@ -289,6 +290,10 @@ impl Agent {
                     let call = self.write_call(&command, &mut read)?;
                     self.run_tool(call, &command)?
                 }
+                Step::Write(path, text) => {
+                    self.write_file(path, text, &mut read)?;
+                    None
+                }
                 Step::Permit(command) => self.permit(&command, &mut read)?,
                 Step::Ask(question) => self.ask(&question)?,
                 Step::Delay(time) => self.pause(Some(time))?,
@@ -314,6 +319,31 @@ impl Agent {
         Ok(call)
     }
 
+    /// Writes a file, and records its content before and after.
+    fn write_file(&mut self, path: String, text: String, read: &mut u64) -> io::Result<()> {
+        let (id, at, usage) = (self.id(), self.now(), spend(read, &text));
+        let call = format!("call-{}-{}", std::process::id(), self.messages);
+        let content = if text.is_empty() { text } else { format!("{text}\n") };
+        let (line_path, line_call) = (path.clone(), call.clone());
+        let line = Line::Write {
+            id,
+            call: line_call,
+            path: line_path,
+            content: content.clone(),
+            model: self.model.clone(),
+            usage,
+            at,
+        };
+        self.write(line)?;
+        let written = writing::write(&path, content);
+        let (text, is_error, wrote) = match written {
+            Ok(wrote) => (format!("wrote {path}"), false, Some(wrote)),
+            Err(error) => (format!("{path} cannot be written: {error}"), true, None),
+        };
+        let at = self.now();
+        self.write(Line::Result { call, text, is_error, at, wrote, denied: false })
+    }
+
     /// Runs a command in a process group of its own; an interrupt ends the whole group.
     pub(super) fn run_tool(&mut self, call: String, command: &str) -> io::Result<Option<Cut>> {
         self.say_live("tool", Some(format!("shell: {}", shorten(command, 80))))?;
@@ -334,7 +364,7 @@ impl Agent {
         match outcome {
             Ok((text, is_error)) => {
                 let at = self.now();
-                self.write(Line::Result { call, text, is_error, at })?;
+                self.write(Line::Result { call, text, is_error, at, wrote: None, denied: false })?;
                 self.say_live("busy", None)?;
                 Ok(None)
             }

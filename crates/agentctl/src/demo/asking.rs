@@ -36,7 +36,14 @@ impl Agent {
             Answered::Cut(cut) => Ok(Some(cut)),
             Answered::Denied(why) => {
                 let at = self.now();
-                self.write(Line::Result { call, text: why, is_error: true, at })?;
+                self.write(Line::Result {
+                    call,
+                    text: why,
+                    is_error: true,
+                    at,
+                    wrote: None,
+                    denied: true,
+                })?;
                 self.say_live("busy", None)?;
                 Ok(None)
             }

@@ -9,6 +9,7 @@ mod asking;
 mod home;
 mod script;
 mod socket;
+mod writing;
 
 use agentctl_core::host::Host;
 

@@ -1,5 +1,5 @@
 //! The prompt as a script: `[[say:…]] [[tool:CMD]] [[delay:S]] [[error:…]] [[hang]]
-//! [[ask:QUESTION]] [[permit:CMD]]`.
+//! [[ask:QUESTION]] [[permit:CMD]] [[write:PATH|TEXT]]`.
 //!
 //! Brackets nest, so an argument may hold a shell test; an unclosed directive is plain text.
 
@@ -12,6 +12,8 @@ pub(super) enum Step {
     Say(String),
     /// Run a shell command.
     Tool(String),
+    /// Write a file: its path and its text, without the newline at its end.
+    Write(String, String),
     /// Wait.
     Delay(Duration),
     /// Fail the turn.
@@ -88,6 +90,10 @@ fn step(text: &str) -> Option<Step> {
     Some(match word {
         "say" => Step::Say(argument.to_owned()),
         "tool" => Step::Tool(argument.to_owned()),
+        "write" => {
+            let (path, text) = argument.split_once('|').unwrap_or((argument, ""));
+            Step::Write(path.trim().to_owned(), text.replace("\\n", "\n"))
+        }
         "ask" => Step::Ask(argument.to_owned()),
         "permit" => Step::Permit(argument.to_owned()),
         "error" => Step::Error(argument.to_owned()),

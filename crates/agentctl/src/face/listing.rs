@@ -6,6 +6,7 @@
 mod adapters;
 mod asks;
 mod field;
+mod file_changes;
 mod fuses;
 mod locks;
 mod runs;

@@ -6,6 +6,7 @@ mod adapter_registry;
 mod agents_named;
 mod attach;
 mod attacks;
+mod changes;
 mod claude_code;
 mod claude_code_asks;
 mod claude_code_beginnings;

@@ -57,13 +57,14 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
         .flatten()
     {
         let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
-        // The registry itself, the types of control and of answers, the declarations, the launchers, the proof
+        // The registry itself, the types of control, of answers and of changes, the declarations, the launchers, the proof
         // of a join, the cache of records, and the homes.
         let others = [
             "mod",
             "answering",
             "asker",
             "describe_ask",
+            "changes",
             "claims",
             "control",
             "declared",

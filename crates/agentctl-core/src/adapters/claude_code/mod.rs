@@ -10,6 +10,7 @@ mod answering;
 mod answers;
 mod arguments;
 mod asks;
+mod changes;
 mod control;
 mod dialogs;
 mod ends;
@@ -34,6 +35,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::answering::Answering;
 use super::asker::ASKER_COMM;
+use super::changes::{ChangeNote, ChangesTold};
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, LineFacts, Look, Record, Root, Served,
@@ -80,6 +82,7 @@ impl Adapter for ClaudeCode {
             tokens: true,
             cost: true,
             subagents: true,
+            changes: ChangesTold::Hunks,
         }
     }
 
@@ -134,6 +137,10 @@ impl Adapter for ClaudeCode {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn changes(&self, line: &[u8]) -> Vec<ChangeNote> {
+        changes::read(line)
     }
 
     fn prompt(&self, line: &[u8]) -> Option<Message> {

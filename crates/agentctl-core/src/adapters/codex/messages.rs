@@ -50,7 +50,7 @@ pub(super) fn prompt_of(bytes: &[u8]) -> Option<Message> {
 }
 
 /// Says whether one of these words stands in the first bytes of a line.
-fn begins_with_one_of(bytes: &[u8], words: &[Finder<'_>]) -> bool {
+pub(super) fn begins_with_one_of(bytes: &[u8], words: &[Finder<'_>]) -> bool {
     let prefix = &bytes[..bytes.len().min(PREFIX_BYTES)];
     words.iter().any(|word| word.find(prefix).is_some())
 }

@@ -8,6 +8,7 @@
 
 mod answering;
 mod asks;
+mod changes;
 mod control;
 mod index;
 mod live;
@@ -32,6 +33,7 @@ use index::Index;
 use process::{home_of, is_codex, is_program_name};
 
 use super::answering::Answering;
+use super::changes::{ChangeNote, ChangesTold};
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, LineFacts, Look, Record, Root, Served,
@@ -68,6 +70,7 @@ impl Adapter for Codex {
             tokens: true,
             cost: false,
             subagents: true,
+            changes: ChangesTold::Hunks,
         }
     }
 
@@ -110,6 +113,10 @@ impl Adapter for Codex {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn changes(&self, line: &[u8]) -> Vec<ChangeNote> {
+        changes::read(line)
     }
 
     fn prompt(&self, line: &[u8]) -> Option<Message> {

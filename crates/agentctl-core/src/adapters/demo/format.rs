@@ -67,11 +67,27 @@ pub enum Line {
         usage: Usage,
         at: String,
     },
+    /// A call that writes a file.
+    Write {
+        id: String,
+        call: String,
+        path: String,
+        content: String,
+        model: String,
+        usage: Usage,
+        at: String,
+    },
     Result {
         call: String,
         text: String,
         is_error: bool,
         at: String,
+        /// The file that the call wrote.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wrote: Option<Wrote>,
+        /// A person denied the call; it did not run.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        denied: bool,
     },
     /// A message that was taken during a turn, or began one.
     Message {
@@ -105,6 +121,18 @@ pub enum Line {
     },
 }
 
+/// A file that was written: its path, and its content before and after. A file of another user or over 1 MiB
+/// has no content here.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[allow(missing_docs)] // the names are the format
+pub struct Wrote {
+    pub path: String,
+    /// It was there before.
+    pub existed: bool,
+    pub before: Option<String>,
+    pub content: String,
+}
+
 /// Tokens of one model message.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[allow(missing_docs)] // the names are the format
@@ -134,6 +162,7 @@ impl Line {
             Self::Prompt { at, .. }
             | Self::Say { at, .. }
             | Self::Tool { at, .. }
+            | Self::Write { at, .. }
             | Self::Result { at, .. }
             | Self::Message { at, .. }
             | Self::Turn { at, .. }

@@ -6,6 +6,7 @@
 //! example CONTRIBUTING.md walks through.
 
 mod answering;
+mod changes;
 mod control;
 mod format;
 
@@ -13,8 +14,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-pub use self::format::{Line, Live, LiveAsk, SocketAnswer, SocketOrder, SocketReply, Usage};
+pub use self::format::{Line, Live, LiveAsk, SocketAnswer, SocketOrder, SocketReply, Usage, Wrote};
 use super::answering::Answering;
+use super::changes::{ChangeNote, ChangesTold};
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
@@ -56,6 +58,7 @@ impl Adapter for Demo {
             tokens: true,
             cost: false,
             subagents: false,
+            changes: ChangesTold::Hunks,
         }
     }
 
@@ -122,6 +125,12 @@ impl Adapter for Demo {
                 let input = serde_json::json!({ "command": command });
                 message.tool_calls.push(ToolCall { id: Some(call), name: "shell".into(), input });
             }
+            Line::Write { id, call, path, content, model, usage, .. } => {
+                (message.id, message.role) = (Some(id), Role::Assistant);
+                (message.model, message.usage) = (Some(model), Some(usage.into()));
+                let input = serde_json::json!({ "path": path, "content": content });
+                message.tool_calls.push(ToolCall { id: Some(call), name: "write".into(), input });
+            }
             Line::Result { call, text, is_error, .. } => {
                 message.role = Role::Tool;
                 let id = Some(call);
@@ -145,6 +154,10 @@ impl Adapter for Demo {
             }
         }
         vec![message]
+    }
+
+    fn changes(&self, line: &[u8]) -> Vec<ChangeNote> {
+        changes::read(line)
     }
 
     fn is_built_in(&self) -> bool {
@@ -389,6 +402,9 @@ fn read_tail(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
             Line::Tool { call, command, .. } if !answered.contains(&call) => {
                 open_tool.get_or_insert(format!("shell: {}", shorten(&command, 80)));
             }
+            Line::Write { call, path, .. } if !answered.contains(&call) => {
+                open_tool.get_or_insert(format!("write: {}", shorten(&path, 80)));
+            }
             Line::End { state, error, .. } => {
                 decided = Some(match state.as_str() {
                     "finished" => Turn::Finished,
@@ -426,8 +442,11 @@ fn count(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> {
     let mut seen = HashSet::new();
     let mut tokens = Tokens::default();
     let pass = jsonl::lines(&opened.file, 0, &mut |line| {
-        if let Ok(Line::Say { id, usage, .. } | Line::Tool { id, usage, .. }) =
-            serde_json::from_slice(line)
+        if let Ok(
+            Line::Say { id, usage, .. }
+            | Line::Tool { id, usage, .. }
+            | Line::Write { id, usage, .. },
+        ) = serde_json::from_slice(line)
             && seen.insert(id)
         {
             tokens.add(usage.into());

@@ -24,6 +24,7 @@ use serde_json::json;
 use wire::{Conversation as Talk, GatewayError, Scope, Shows};
 
 use super::answering::Answering;
+use super::changes::ChangesTold;
 use super::control::Control;
 use super::{
     Adapter, CallbackFields, Capabilities, Conversation, Depth, Found, Installation, Look, Record,
@@ -71,6 +72,7 @@ impl Adapter for OpenClaw {
             tokens: true,
             cost: true,
             subagents: true,
+            changes: ChangesTold::Nothing("its gateway does not say"),
         }
     }
 

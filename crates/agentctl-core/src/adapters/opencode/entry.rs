@@ -178,7 +178,7 @@ impl Part {
     }
 
     /// Says whether the user refused it, which ends the turn without a further message.
-    fn is_refused(&self) -> bool {
+    pub(super) fn is_refused(&self) -> bool {
         const REFUSALS: [&str; 2] = [
             "The user rejected permission to use this specific tool call.",
             "The user dismissed this question",

@@ -6,6 +6,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::changes;
 use super::entry::{Info, Part};
 use crate::adapters::Conversation;
 use crate::model::{FileEdit, Image, Message, Role, Time, ToolResult};
@@ -30,6 +31,8 @@ pub(super) fn lines(messages: &[Stored]) -> Conversation {
         let Ok(read) = serde_json::from_str::<Info>(data) else { continue };
         // A message that is followed by another one will not change any more, even if it looks open.
         let over = read.time.completed.is_some() || read.role == "user" || at + 1 < messages.len();
+        all.lines.extend(changes::turn_line(&info));
+        let mut tools: Vec<Part> = Vec::new();
         for text in parts {
             let Ok(raw) = serde_json::from_str::<Value>(text) else { continue };
             let Ok(part) = serde_json::from_str::<Part>(text) else { continue };
@@ -47,6 +50,11 @@ pub(super) fn lines(messages: &[Stored]) -> Conversation {
                 return all;
             } else if part.grows() || matches!(part.kind.as_str(), "file" | "step-finish") {
                 all.lines.push(line(&info, Some(&raw), "part"));
+            } else if part.kind == "patch" {
+                all.lines.extend(changes::changed_line(&info, &raw, &tools));
+            }
+            if part.is_tool() {
+                tools.push(part);
             }
         }
         if read.error.is_some() {

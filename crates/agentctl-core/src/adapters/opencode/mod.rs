@@ -6,6 +6,7 @@
 
 mod answering;
 mod asks;
+mod changes;
 mod control;
 mod database;
 mod entry;
@@ -26,6 +27,7 @@ use self::database::{Database, Made, Row};
 use self::files::Files;
 use self::live::Doubts;
 use super::answering::Answering;
+use super::changes::{ChangeNote, ChangesTold};
 use super::control::Control;
 use super::{
     Adapter, Capabilities, Conversation, Depth, Found, Installation, Look, Record, Root, Served,
@@ -59,6 +61,7 @@ impl Adapter for OpenCode {
             tokens: true,
             cost: true,
             subagents: true,
+            changes: ChangesTold::Hunks,
         }
     }
 
@@ -94,6 +97,10 @@ impl Adapter for OpenCode {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         messages::read(line)
+    }
+
+    fn changes(&self, line: &[u8]) -> Vec<ChangeNote> {
+        changes::read(line)
     }
 
     fn variables(&self) -> &'static Variables {

@@ -8,6 +8,7 @@
 //! versions: `docs/agents/pi.md`.
 
 mod answering;
+mod changes;
 mod control;
 mod exclusion;
 mod lines;
@@ -20,6 +21,7 @@ mod record;
 mod rpc;
 mod store;
 
+pub(super) use changes::read as read_changes;
 pub(super) use control::{LADDER, advice, file_of, handshake, is_script, moved_home};
 pub(super) use messages::read as read_message;
 pub(super) use process::{home_of, homes, is_candidate, is_own_program, programs, roots};
@@ -28,6 +30,7 @@ pub(super) use store::PiStore;
 use std::path::PathBuf;
 
 use super::answering::Answering;
+use super::changes::{ChangeNote, ChangesTold};
 use super::control::Control;
 use super::pi_rust::PiRust;
 use super::{Adapter, Capabilities, Installation, Look, Root, Store, Variables, version_beside};
@@ -88,6 +91,7 @@ impl Adapter for Pi {
             tokens: true,
             cost: true,
             subagents: false,
+            changes: ChangesTold::Hunks,
         }
     }
 
@@ -127,6 +131,10 @@ impl Adapter for Pi {
 
     fn messages(&self, line: &[u8]) -> Vec<Message> {
         read_message(line)
+    }
+
+    fn changes(&self, line: &[u8]) -> Vec<ChangeNote> {
+        read_changes(line)
     }
 
     fn variables(&self) -> &'static Variables {

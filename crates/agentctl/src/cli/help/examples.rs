@@ -108,6 +108,15 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         ],
     ),
     of(
+        "changes",
+        &[
+            ("agentctl changes painter", "Files it changed, as recorded"),
+            ("agentctl changes . --patch | git apply -R", "Take its edits back"),
+            ("agentctl changes @last -q", "Only the paths"),
+            ("agentctl changes painter --json", "With the count of commands"),
+        ],
+    ),
+    of(
         "events",
         &[
             ("agentctl events", "All changes, until Ctrl-C"),

@@ -1,6 +1,7 @@
 //! The fields of the listing commands, for help and manual pages.
 
 use agentctl_core::ask::AdapterRow;
+use agentctl_core::model::FileChanges;
 
 use crate::face::{FuseListRow, LockListRow, RunListRow, field_names};
 use crate::session_table::SessionRow;
@@ -12,6 +13,7 @@ pub(in crate::cli) fn fields_of(path: &str) -> Option<Vec<&'static str>> {
         "runs" => Some(field_names::<RunListRow>()),
         "locks" => Some(field_names::<LockListRow>()),
         "fuses" => Some(field_names::<FuseListRow>()),
+        "changes" => Some(field_names::<FileChanges>()),
         "adapters" => Some(field_names::<AdapterRow>()),
         _ => None,
     }

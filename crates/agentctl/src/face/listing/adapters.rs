@@ -17,6 +17,7 @@ impl ListRow for AdapterRow {
         Field { name: "tokens", value: |_, row| FieldValue::yes(row.tokens) },
         Field { name: "cost", value: |_, row| FieldValue::yes(row.cost) },
         Field { name: "subagents", value: |_, row| FieldValue::yes(row.subagents) },
+        Field { name: "changes", value: |_, row| FieldValue::text(row.changes.clone()) },
         Field { name: "waiting", value: |_, row| FieldValue::Text(row.waiting.clone()) },
         Field { name: "asks", value: |_, row| FieldValue::text(answering(row, |a| &a.asks)) },
         Field {
@@ -49,6 +50,7 @@ impl ListRow for AdapterRow {
         Column::new("COST", "cost").dropped(2),
         Column::new("SUBAGENTS", "subagents").dropped(6),
         Column::new("FORK", "fork").dropped(7),
+        Column::new("CHANGES", "changes").dropped(8),
         Column::new("WAITING", "waiting").cut(Cut::Right),
         Column::new("ASKS", "asks").cut(Cut::Right).dropped(13),
         Column::new("MESSAGES", "messages").cut(Cut::Right).dropped(14),

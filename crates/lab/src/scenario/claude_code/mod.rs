@@ -7,6 +7,7 @@
 
 mod any_version;
 mod asking;
+mod changes;
 mod control;
 mod headless;
 mod homes;
@@ -38,6 +39,18 @@ pub static SCENARIOS: &[Scenario] = &[
     CLAUDE.core("model-call", "a headless session while the model thinks", headless::model_call),
     CLAUDE.core("tool", "a tool at work, and the turn's end after it", headless::tool),
     CLAUDE.core("finished", "a headless session that did what it was asked", headless::finished),
+    CLAUDE.core(
+        "changes",
+        "`changes --patch` of tools and shell commands, applied to the start",
+        changes::all,
+    ),
+    CLAUDE
+        .headless(
+            "version-changes",
+            "`changes --patch` of file tools, applied to the start",
+            changes::by_file_tools,
+        )
+        .every(),
     CLAUDE.core("failed-401", "the key is refused", headless::failed::<401>),
     CLAUDE.headless("failed-429", "the rate limit holds to the end", headless::failed::<429>),
     CLAUDE.headless("failed-500", "the server fails to the end", headless::failed::<500>),

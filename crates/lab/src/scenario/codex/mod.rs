@@ -2,6 +2,7 @@
 
 mod any_version;
 mod asks;
+mod changes;
 mod control;
 mod ends;
 mod headless;
@@ -55,6 +56,13 @@ pub static SCENARIOS: &[Scenario] = &[
         "the index is gone: the records alone say the same",
         ends::index_missing,
     ),
+    CODEX
+        .core(
+            "changes",
+            "`changes --patch` of patches and shell commands, applied to the start",
+            changes::told,
+        )
+        .since("0.134.0"),
     CODEX.headless("ending", "`codex exec` until after its last moment", headless::ending),
     CODEX.headless(
         "ephemeral",
