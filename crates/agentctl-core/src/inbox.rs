@@ -8,6 +8,9 @@ mod answerer;
 mod delivery;
 mod handing;
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use self::answerer::{Answerer, AnswererAbove, AnswererLink, AnswererSession};
@@ -15,7 +18,7 @@ use crate::adapters::answering::{Delivered, NotDelivered};
 use crate::adapters::asker::AskerOrder;
 use crate::adapters::{Look, Root};
 use crate::fleet::{self, Fleet, Query, WaitingSession};
-use crate::model::{Ask, AskKind, Evidence, Fault, MIN_ASK_PREFIX, Reply, Session};
+use crate::model::{ASK_ID_CHARS, Ask, AskKind, Evidence, Fault, MIN_ASK_PREFIX, Reply, Session};
 use crate::native::private;
 use crate::state_files::{EnterError, open_mutex, take};
 
@@ -71,10 +74,16 @@ pub fn asks(fleet: &Fleet, query: &Query) -> (Vec<WaitingSession>, Vec<Fault>) {
     (found.rows, found.faults)
 }
 
+/// Says whether a text can be the id of an ask or its beginning, whether that ask is open or not.
+#[must_use]
+pub fn can_name_an_ask(text: &str) -> bool {
+    let is_hex = text.chars().all(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase());
+    (MIN_ASK_PREFIX..=ASK_ID_CHARS).contains(&text.len()) && is_hex
+}
+
 /// Finds the one open ask whose id begins with this text.
 pub fn find(fleet: &Fleet, text: &str, adapter: Option<&str>) -> Result<OpenAsk, AnswerError> {
-    let is_hex = text.chars().all(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase());
-    if text.len() < MIN_ASK_PREFIX || text.len() > 32 || !is_hex {
+    if !can_name_an_ask(text) {
         return Err(AnswerError::NotAnId);
     }
     let query = Query { adapter: adapter.map(str::to_owned), ..Query::default() };
@@ -134,13 +143,15 @@ pub fn answer(
     check_offered(&now.ask, reply)?;
     let delivered = deliver(fleet, &now, reply)?;
     drop(lock);
-    let (session, moved) = delivery::watch(fleet, &now, MOVE_TIMEOUT);
+    let (mut session, moved) = delivery::watch(fleet, &now, MOVE_TIMEOUT);
+    let mut faults = now.faults;
+    faults.extend(fleet::add_launches(fleet, session.as_mut_slice()));
     Ok(Settled {
         ask: now.ask,
         moved,
         session,
         words_lost: delivered == Delivered::TakenWithoutWords,
-        faults: now.faults,
+        faults,
     })
 }
 
@@ -158,7 +169,7 @@ fn check_offered(ask: &Ask, reply: &Reply) -> Result<(), AnswerError> {
                 let Some(field) = ask.fields.iter().find(|field| field.id == answer.field) else {
                     return refused(format!("it has no field `{}`", answer.field));
                 };
-                if answer.values.is_empty() {
+                if answer.values.iter().all(|value| value.trim().is_empty()) {
                     return refused(format!("the answer to `{}` is empty", field.text));
                 }
                 if answer.values.len() > 1 && !field.many {
@@ -186,20 +197,42 @@ fn check_offered(ask: &Ask, reply: &Reply) -> Result<(), AnswerError> {
     }
 }
 
-/// Takes the lock of one ask, so that a second answer looks only after the first one is delivered.
-fn lock(fleet: &Fleet, ask: &str) -> Result<std::fs::File, AnswerError> {
+/// The lock of one ask: a second answer looks again only after the first one is delivered.
+struct AskLock {
+    path: PathBuf,
+    _held: File,
+}
+
+impl Drop for AskLock {
+    fn drop(&mut self) {
+        // Removed while it is held: an answer that waits for it takes the lock of a new file.
+        let _left = std::fs::remove_file(&self.path);
+    }
+}
+
+impl AskLock {
+    /// Takes the lock in this folder until a deadline.
+    fn take(folder: &Path, ask: &str, until: Instant) -> Result<Self, EnterError> {
+        private::directory(folder)?;
+        let path = folder.join(format!("{ask}.lock"));
+        loop {
+            let held = take(open_mutex(&path)?, until)?;
+            let ours = held.metadata()?;
+            let is_named = std::fs::symlink_metadata(&path)
+                .is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()));
+            if is_named {
+                return Ok(Self { path, _held: held });
+            }
+        }
+    }
+}
+
+fn lock(fleet: &Fleet, ask: &str) -> Result<AskLock, AnswerError> {
     let folder = fleet.host.runtime().join("answers");
-    let failed = |error: std::io::Error| AnswerError::Lock(error.to_string());
-    private::directory(&folder).map_err(failed)?;
-    let path = folder.join(format!("{ask}.lock"));
-    let file = open_mutex(&path).map_err(failed)?;
-    let held = take(file, Instant::now() + LOCK_TIMEOUT).map_err(|error| match error {
+    AskLock::take(&folder, ask, Instant::now() + LOCK_TIMEOUT).map_err(|error| match error {
         EnterError::Busy => AnswerError::Busy,
-        EnterError::Io(error) => failed(error),
-    })?;
-    // The name is not needed any more: a later answer finds no open ask.
-    let _left = std::fs::remove_file(&path);
-    Ok(held)
+        EnterError::Io(error) => AnswerError::Lock(error.to_string()),
+    })
 }
 
 fn deliver(fleet: &Fleet, now: &OpenAsk, reply: &Reply) -> Result<Delivered, AnswerError> {
@@ -227,4 +260,21 @@ fn deliver(fleet: &Fleet, now: &OpenAsk, reply: &Reply) -> Result<Delivered, Ans
         Delivered::Taken | Delivered::TakenWithoutWords => {}
     }
     Ok(delivered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_answer_to_an_ask_waits_until_the_first_is_delivered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let lock = |ask: &str| AskLock::take(folder.path(), ask, Instant::now());
+        let first = lock("a").expect("free");
+        assert!(matches!(lock("a"), Err(EnterError::Busy)), "it is being delivered");
+        assert!(lock("b").is_ok(), "another ask has another lock");
+        drop(first);
+        assert!(lock("a").is_ok());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("there").count(), 0, "no file stays");
+    }
 }

@@ -143,6 +143,12 @@ pub(crate) fn shim_of(process: &Process) -> Option<&str> {
     (word == SHIM && kept == "runs").then_some(run)
 }
 
+/// Says whether a command line is that of the daemon. A command line is no proof.
+#[must_use]
+pub fn is_daemon(process: &Process) -> bool {
+    matches!(process.argv.as_slice(), [_, room, word, ..] if room == "daemon" && word == "run")
+}
+
 /// Returns the marker in a process's environment, if it has one and it can be read.
 #[must_use]
 pub fn marker_of(host: &Host, process: &Process) -> Option<Marker> {

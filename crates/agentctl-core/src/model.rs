@@ -12,6 +12,7 @@ mod identity;
 mod message;
 mod process;
 mod session;
+mod shell_line;
 mod status;
 mod time;
 mod tool_call;
@@ -24,17 +25,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::ask::{
-    Ask, AskChannel, AskChoice, AskField, AskKind, AskOption, AskPart, AskScope, FieldAnswer,
-    MAX_PART_BYTES, MIN_ASK_PREFIX, Reply,
+    ASK_ID_CHARS, Ask, AskChannel, AskChoice, AskField, AskKind, AskOption, AskPart, AskScope,
+    FieldAnswer, MAX_PART_BYTES, MAX_RULE_BYTES, MIN_ASK_PREFIX, Reply,
 };
 pub use self::callback::{Callback, MAX_CALLBACK_BYTES};
 pub use self::fault::{Fault, FaultCode, HomeScope, Reach};
 pub use self::file_changes::{ChangeKind, ChangeTold, ChangedBy, FileChanges, FileNow, FilePatch};
 pub use self::file_edit::{FileEdit, Hunk};
-pub(crate) use self::identity::identity;
+pub(crate) use self::identity::{digest, identity};
 pub use self::message::{Image, Message, Role, ToolResult};
 pub use self::process::{Exit, Join, ProcId, ServingProcess};
 pub use self::session::{EndedBy, EndedByKind, Evidence, Session, Tokens};
+pub use self::shell_line::shell_line;
 pub use self::status::{Outcome, Reason, ReasonKind, Status};
 pub use self::time::Time;
 pub use self::tool_call::{Task, TaskState, ToolCall, is_patch};

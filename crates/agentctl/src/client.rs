@@ -185,9 +185,7 @@ pub fn server(host: &Host, place: &Place) -> Server {
     };
     let Ok(Some(process)) = host.kernel.peer(&stream) else { return Server::Unknown };
     // The pid may have been reused: also check the arguments, and the program or the open lock file.
-    let says_so = matches!(
-        process.argv.as_slice(), [_, room, word, ..] if room == "daemon" && word == "run"
-    );
+    let says_so = marks::is_daemon(&process);
     let is_ours = process.exe.as_deref() == Some(host.program.as_path());
     if says_so && (is_ours || place.is_held_open(host, process.id.pid)) {
         Server::Daemon(Box::new(process))

@@ -42,7 +42,8 @@ mod waited;
 
 pub use self::changes::ListChanges;
 pub use self::completions::{
-    Completion, SessionScope, fuse_completions, group_completions, session_completions,
+    Completion, SessionScope, ask_completions, fuse_completions, group_completions,
+    session_completions,
 };
 pub use self::conversation::{
     Conversation, Line, LineKind, SessionLabel, Span, SpanStyle, View, messages_by_time,

@@ -148,7 +148,23 @@ impl Ui {
         write!(io::stderr(), "{}", clean(prompt))?;
         let mut answer = String::new();
         let read = io::stdin().read_line(&mut answer)?;
+        if read == 0 {
+            // The prompt stands on an unfinished line.
+            writeln!(io::stderr())?;
+        }
         Ok((read > 0).then_some(answer))
+    }
+
+    /// Returns how many bytes were typed and not read yet.
+    #[must_use]
+    pub fn typed_bytes(&self) -> u64 {
+        rustix::io::ioctl_fionread(io::stdin()).unwrap_or(0)
+    }
+
+    /// Discards the input that was typed and not read yet.
+    pub fn discard_typed(&self) {
+        // Standard input that is no terminal keeps its input.
+        let _kept = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
     }
 
     /// Returns the width in columns; unlimited when piped.

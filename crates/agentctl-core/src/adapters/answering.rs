@@ -1,7 +1,7 @@
 //! How a live session is answered and spoken to: the asks that it has open, and the way by which an answer or a
 //! message reaches it.
 //!
-//! An adapter describes and hands over; the rooms `inbox` and `speech` decide when, check the caller, and report
+//! An adapter describes and hands over; the rooms `inbox` and `send` decide when, check the caller, and report
 //! the result. An agent that cannot be reached has no [`Answering`], and `agentctl adapters` shows that.
 
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::Look;
 use crate::kernel::Process;
 use crate::marks::ASKER;
-use crate::model::{ProcId, Reply, identity};
+use crate::model::{ProcId, Reply, digest};
 
 /// The folder of the sockets of askers, in the runtime folder.
 pub const ASKS_FOLDER: &str = "asks";
@@ -83,7 +83,7 @@ pub struct AskerReply {
 pub fn ask_id(process: &ProcId, held: &[u8]) -> String {
     let text = String::from_utf8_lossy(held);
     let process = format!("{}/{}", process.pid, process.start_ticks);
-    identity(&[&process, &text])
+    digest(&[&process, &text])
 }
 
 /// Returns the living askers below this agent, oldest first. The process of the agent was proved by the caller.

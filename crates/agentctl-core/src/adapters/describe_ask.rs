@@ -1,20 +1,22 @@
 //! A tool call as an ask: the command, the change, the plan or the questions, in full.
 //!
-//! Agents name the same arguments differently; the names that several agents use are known here once. A call
-//! that is not understood is shown as the arguments that it has.
+//! Agents name the same arguments differently; the names that several agents use are known here once. Arguments
+//! that are not understood are shown as they are: an answer agrees to the whole call.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::model::{Ask, AskField, AskKind, AskOption, AskPart, ToolCall};
+use crate::model::{Ask, AskField, AskKind, AskOption, AskPart, ToolCall, shell_line};
 
-/// Most questions of one call that become fields.
-const MAX_FIELDS: usize = 32;
-/// Most options of one question.
-const MAX_OPTIONS: usize = 64;
+/// The tool by which the model asks questions. Any other tool may have an argument `questions` too.
+const QUESTION_TOOL: &str = "AskUserQuestion";
+/// Arguments of a command that change neither the command nor its rights.
+const MINOR_ARGUMENTS: [&str; 2] = ["description", "timeout"];
+/// The arguments of one replacement in a file.
+const REPLACEMENT: [&str; 2] = ["old_string", "new_string"];
 
 /// Sets the tool call of an ask: its title, its parts, and the fields and kind of a question or plan.
 pub fn describe_call(ask: &mut Ask, call: ToolCall) {
-    let fields = questions(&call.input);
+    let fields = questions(&call);
     let plan = plan(&call);
     if !fields.is_empty() {
         ask.kind = AskKind::Question;
@@ -27,7 +29,10 @@ pub fn describe_call(ask: &mut Ask, call: ToolCall) {
         return;
     }
     ask.parts = match &plan {
-        Some(plan) => vec![AskPart::plan(plan)],
+        Some(plan) => {
+            let others = other_arguments(&call.input, &["plan", "planFilePath"]);
+            [AskPart::plan(plan)].into_iter().chain(others).collect()
+        }
         None => parts(&call),
     };
     if plan.is_some() {
@@ -36,11 +41,13 @@ pub fn describe_call(ask: &mut Ask, call: ToolCall) {
     ask.set_tool(call);
 }
 
-/// Returns the parts that show a call: its command, its changes, or all its arguments.
+/// Returns the parts that show a call: its command or its changes, and every other argument.
 #[must_use]
 pub fn parts(call: &ToolCall) -> Vec<AskPart> {
-    if let Some(command) = command(&call.input) {
-        return vec![AskPart::command(&command)];
+    if let Some((name, command)) = command(&call.input) {
+        let shown = [name, MINOR_ARGUMENTS[0], MINOR_ARGUMENTS[1]];
+        let others = other_arguments(&call.input, &shown);
+        return [AskPart::command(&command)].into_iter().chain(others).collect();
     }
     let edits = call.wanted_edits();
     if edits.is_empty() {
@@ -49,20 +56,50 @@ pub fn parts(call: &ToolCall) -> Vec<AskPart> {
     let diff = |edit: &crate::model::FileEdit| {
         AskPart::diff(edit.path.as_deref().unwrap_or_default(), &edit.unified())
     };
-    edits.iter().map(diff).collect()
+    let others = other_arguments(&call.input, &edit_arguments(call));
+    edits.iter().map(diff).chain(others).collect()
 }
 
-/// Returns the command of a shell tool: one text, or the words of a command line.
-fn command(input: &Value) -> Option<String> {
-    let value = input.get("command").or_else(|| input.get("cmd"))?;
-    match value {
-        Value::String(text) => Some(text.clone()),
+/// Returns the arguments besides the named ones as one part; `None` if there are none.
+#[must_use]
+pub fn other_arguments(input: &Value, shown: &[&str]) -> Option<AskPart> {
+    let is_set = |value: &Value| !value.is_null() && *value != Value::Bool(false);
+    let others: Map<String, Value> = input
+        .as_object()?
+        .iter()
+        .filter(|(name, value)| !shown.contains(&name.as_str()) && is_set(value))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    (!others.is_empty()).then(|| AskPart::json(&Value::Object(others)))
+}
+
+/// Returns the arguments that the changes of a call show whole.
+fn edit_arguments(call: &ToolCall) -> Vec<&'static str> {
+    let mut shown = vec!["file_path", REPLACEMENT[0], REPLACEMENT[1]];
+    if call.name.eq_ignore_ascii_case("write") {
+        shown.push("content");
+    }
+    let is_replacement = |edit: &Value| {
+        edit.as_object().is_some_and(|edit| edit.keys().all(|key| REPLACEMENT.contains(&&**key)))
+    };
+    if call.input["edits"].as_array().is_some_and(|edits| edits.iter().all(is_replacement)) {
+        shown.push("edits");
+    }
+    shown
+}
+
+/// Returns the command of a shell tool and the name of its argument: one text, or the words of a command line.
+fn command(input: &Value) -> Option<(&'static str, String)> {
+    let name = ["command", "cmd"].into_iter().find(|name| input.get(name).is_some())?;
+    let text = match &input[name] {
+        Value::String(text) => text.clone(),
         Value::Array(words) => {
             let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
-            words.map(|words| words.join(" "))
+            shell_line(&words?)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some((name, text))
 }
 
 fn plan(call: &ToolCall) -> Option<String> {
@@ -70,16 +107,21 @@ fn plan(call: &ToolCall) -> Option<String> {
     (call.name == "ExitPlanMode").then(|| plan.to_owned())
 }
 
-/// Returns the questions of a call. The text of a question is the id of its field: answers name it.
-fn questions(input: &Value) -> Vec<AskField> {
-    let list = input.get("questions").and_then(Value::as_array);
-    list.into_iter().flatten().take(MAX_FIELDS).filter_map(question).collect()
+/// Returns the questions of a call, if it is nothing but questions. The text of a question is the id of its
+/// field: answers name it.
+fn questions(call: &ToolCall) -> Vec<AskField> {
+    if call.name != QUESTION_TOOL {
+        return Vec::new();
+    }
+    let list = call.input.get("questions").and_then(Value::as_array);
+    let fields: Option<Vec<AskField>> = list.into_iter().flatten().map(question).collect();
+    fields.unwrap_or_default()
 }
 
 fn question(value: &Value) -> Option<AskField> {
     let text = value.get("question")?.as_str()?;
     let options = value.get("options").and_then(Value::as_array);
-    let options = options.into_iter().flatten().take(MAX_OPTIONS).filter_map(|option| {
+    let options = options.into_iter().flatten().filter_map(|option| {
         let about = option.get("description").and_then(Value::as_str).map(str::to_owned);
         let label = option.get("label").and_then(Value::as_str)?.to_owned();
         Some(AskOption { label, about })
@@ -120,9 +162,32 @@ mod tests {
     fn the_text_of_a_question_is_the_id_of_its_field() {
         let input = json!({"questions": [{"question": "Which colour?", "header": "Colour", "multiSelect": true,
             "options": [{"label": "Red", "description": "Warm"}, {"label": "Blue"}]}]});
-        let fields = questions(&input);
+        let fields = questions(&call("AskUserQuestion", input.clone()));
         assert_eq!((fields[0].id.as_str(), fields[0].many), ("Which colour?", true));
         assert_eq!(fields[0].options[0].about.as_deref(), Some("Warm"));
-        assert!(questions(&json!({"questions": "no list"})).is_empty());
+        let no_list = call("AskUserQuestion", json!({"questions": "no list"}));
+        assert!(questions(&no_list).is_empty());
+        // An answer to a question allows the call: no other tool may look like one.
+        assert!(questions(&call("mcp__shop__pay", input)).is_empty());
+    }
+
+    #[test]
+    fn every_argument_that_changes_a_call_is_shown() {
+        let shell =
+            call("Bash", json!({"command": "ls", "dangerouslyDisableSandbox": true, "x": null}));
+        let sandbox = json!({"dangerouslyDisableSandbox": true});
+        assert_eq!(parts(&shell), [AskPart::command("ls"), AskPart::json(&sandbox)]);
+        let foreign = call("mcp__deploy__run", json!({"command": "status", "host": "production"}));
+        let host = json!({"host": "production"});
+        assert_eq!(parts(&foreign), [AskPart::command("status"), AskPart::json(&host)]);
+        let words = call("shell", json!({"command": ["rm", "-r", "a b"]}));
+        assert_eq!(parts(&words), [AskPart::command("rm -r 'a b'")]);
+        let edit =
+            json!({"file_path": "a", "old_string": "x", "new_string": "y", "replace_all": true});
+        let all = json!({"replace_all": true});
+        let diff = AskPart::diff("a", "@@\n-x\n+y\n");
+        assert_eq!(parts(&call("Edit", edit)), [diff, AskPart::json(&all)]);
+        let write = call("Write", json!({"file_path": "a", "content": "x"}));
+        assert_eq!(parts(&write).len(), 1);
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::adapters::Look;
 use crate::fleet::{self, Fleet, Query};
 use crate::kernel::{Liveness, Process};
-use crate::marks::{self, MARKER, Marker};
+use crate::marks::{self, MARKER, Marker, hook};
 use crate::model::{InternedName, Session, word};
 
 /// An agent above the answering process.
@@ -46,19 +46,8 @@ pub enum AnswererLink {
     RunMark,
     /// It carries the mark that a live agent leaves on its processes.
     AgentMark,
-}
-
-impl AnswererLink {
-    /// Returns it in a few words.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Agent => "an agent",
-            Self::Shim => "the shim of a run",
-            Self::RunMark => "the mark of a run",
-            Self::AgentMark => "the mark of an agent",
-        }
-    }
+    /// The daemon runs it as the action of a fuse, which agents can set too.
+    FuseAction,
 }
 
 /// The process that answers.
@@ -91,15 +80,25 @@ impl Answerer {
         };
         let mut line = vec![process.clone()];
         line.extend(kernel.ancestors(&process));
-        let sessions = live_sessions(fleet);
-        let look = fleet::look(fleet, fleet.host.deadlines.live);
+        let seen = Seen {
+            fleet,
+            sessions: live_sessions(fleet),
+            look: fleet::look(fleet, fleet.host.deadlines.live),
+        };
         let mut above = Vec::new();
         for (at, process) in line.iter().enumerate() {
-            let found = serving(&sessions, process)
-                .or_else(|| shim(process))
-                .or_else(|| (at > 0).then(|| program(fleet, &look, process)).flatten())
-                .or_else(|| marked(fleet, &sessions, process));
-            above.extend(found.filter(|found| !above.contains(found)));
+            let mut links = seen.sessions_served_by(process);
+            links.extend(seen.behind_shim(process));
+            if links.is_empty() && at > 0 {
+                links.extend(seen.program(process));
+            }
+            links.extend(seen.marked(process));
+            links.extend(seen.fuse_action(process, line.get(at + 1)));
+            for link in links {
+                if !above.contains(&link) {
+                    above.push(link);
+                }
+            }
         }
         Self { pid, above, unseen: None }
     }
@@ -135,50 +134,81 @@ fn live_sessions(fleet: &Fleet) -> Vec<Session> {
     fleet::list(fleet, &query).sessions
 }
 
-fn serving(sessions: &[Session], process: &Process) -> Option<AnswererAbove> {
-    let session = sessions.iter().find(|session| session.is_served_by(&process.id))?;
-    Some(AnswererAbove { pid: process.id.pid, session: key(session), link: AnswererLink::Agent })
+/// The live sessions and processes at the moment of an answer.
+struct Seen<'a> {
+    fleet: &'a Fleet,
+    sessions: Vec<Session>,
+    look: Look,
 }
 
-/// The shim adopts every orphan of its agent, so it is above a process that left the agent's tree.
-fn shim(process: &Process) -> Option<AnswererAbove> {
-    marks::shim_of(process)?;
-    Some(AnswererAbove { pid: process.id.pid, session: None, link: AnswererLink::Shim })
-}
-
-/// The program of an agent whose session could not be listed.
-fn program(fleet: &Fleet, look: &Look, process: &Process) -> Option<AnswererAbove> {
-    let adapter = fleet.adapters.iter().find(|adapter| adapter.is_own_program(look, process));
-    adapter.map(|_| AnswererAbove { pid: process.id.pid, session: None, link: AnswererLink::Agent })
-}
-
-/// The mark of a living agent in the environment of a process.
-fn marked(fleet: &Fleet, sessions: &[Session], process: &Process) -> Option<AnswererAbove> {
-    let kernel = &fleet.host.kernel;
-    let pid = process.id.pid;
-    if let Ok(values) = kernel.environ(&process.id, &[MARKER])
-        && let Some(marker) = values.first().and_then(|value| Marker::parse(value.as_deref()?))
-        && lives(fleet, &marker)
-    {
-        let session = sessions.iter().find(|session| names(&marker, session));
-        let session = session.and_then(key);
-        return Some(AnswererAbove { pid, session, link: AnswererLink::RunMark });
+impl Seen<'_> {
+    /// The sessions that a process serves: a server has several.
+    fn sessions_served_by(&self, process: &Process) -> Vec<AnswererAbove> {
+        let served = self.sessions.iter().filter(|session| session.is_served_by(&process.id));
+        served.map(|session| link(process, key(session), AnswererLink::Agent)).collect()
     }
-    for session in sessions {
-        let control = fleet.adapter(session.adapter).and_then(|adapter| adapter.control());
-        let marks = control.map(|control| control.marks(session)).unwrap_or_default();
-        for mark in marks {
-            let values = kernel.environ(&process.id, &[mark.name]).unwrap_or_default();
-            if values.first().is_some_and(|value| value.as_ref() == Some(&mark.value)) {
-                return Some(AnswererAbove {
-                    pid,
-                    session: key(session),
-                    link: AnswererLink::AgentMark,
-                });
+
+    /// The sessions of the run whose shim this is; one that is not known if none is listed. The shim adopts every
+    /// orphan of its agent, so it is above a process that left the agent's tree.
+    fn behind_shim(&self, process: &Process) -> Vec<AnswererAbove> {
+        let Some(run) = marks::shim_of(process) else { return Vec::new() };
+        let of_run = self.sessions.iter().filter(|session| session.run.as_deref() == Some(run));
+        let mut links: Vec<AnswererAbove> =
+            of_run.map(|session| link(process, key(session), AnswererLink::Shim)).collect();
+        if links.is_empty() {
+            links.push(link(process, None, AnswererLink::Shim));
+        }
+        links
+    }
+
+    /// The program of an agent whose session could not be listed.
+    fn program(&self, process: &Process) -> Option<AnswererAbove> {
+        let mut adapters = self.fleet.adapters.iter();
+        adapters
+            .any(|adapter| adapter.is_own_program(&self.look, process))
+            .then(|| link(process, None, AnswererLink::Agent))
+    }
+
+    /// The marks of living agents in the environment of a process: it may carry those of several.
+    fn marked(&self, process: &Process) -> Vec<AnswererAbove> {
+        let mut links = Vec::new();
+        if let Some(marker) = self.variable(process, MARKER).and_then(|text| Marker::parse(&text))
+            && lives(self.fleet, &marker)
+        {
+            let session = self.sessions.iter().find(|session| names(&marker, session));
+            links.push(link(process, session.and_then(key), AnswererLink::RunMark));
+        }
+        for session in &self.sessions {
+            let adapter = self.fleet.adapter(session.adapter);
+            let control = adapter.and_then(|adapter| adapter.control());
+            let marks = control.map(|control| control.marks(session)).unwrap_or_default();
+            if marks
+                .iter()
+                .any(|mark| self.variable(process, mark.name) == Some(mark.value.clone()))
+            {
+                links.push(link(process, key(session), AnswererLink::AgentMark));
             }
         }
+        links
     }
-    None
+
+    /// The action of a fuse, by its variables. A child of the daemon that has neither those nor the variables of a
+    /// notification has emptied its environment.
+    fn fuse_action(&self, process: &Process, parent: Option<&Process>) -> Option<AnswererAbove> {
+        let is_below_daemon = || parent.is_some_and(marks::is_daemon);
+        let is_action = self.variable(process, hook::FUSE_ID).is_some_and(|id| !id.is_empty())
+            || (is_below_daemon() && self.variable(process, hook::TITLE).is_none());
+        is_action.then(|| link(process, None, AnswererLink::FuseAction))
+    }
+
+    fn variable(&self, process: &Process, name: &str) -> Option<String> {
+        let values = self.fleet.host.kernel.environ(&process.id, &[name]).ok()?;
+        values.into_iter().next().flatten()
+    }
+}
+
+fn link(process: &Process, session: Option<AnswererSession>, link: AnswererLink) -> AnswererAbove {
+    AnswererAbove { pid: process.id.pid, session, link }
 }
 
 fn lives(fleet: &Fleet, marker: &Marker) -> bool {
@@ -194,4 +224,79 @@ fn names(marker: &Marker, session: &Session) -> bool {
 
 fn key(session: &Session) -> Option<AnswererSession> {
     session.id.clone().map(|id| AnswererSession { adapter: session.adapter, id })
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test starts a process with marks")]
+mod tests {
+    use std::process::{Child, Command};
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::adapters::ALL;
+    use crate::fleet::blank_session;
+    use crate::host::Host;
+    use crate::kernel::Kernel;
+    use crate::model::{Join, ServingProcess, Time};
+
+    struct Sleeping(Child);
+
+    impl Drop for Sleeping {
+        fn drop(&mut self) {
+            let _ended = self.0.kill();
+            let _reaped = self.0.wait();
+        }
+    }
+
+    fn fleet() -> Fleet {
+        let kernel = Kernel::open().expect("a kernel");
+        let clock = || Time::from_millis(0).expect("a time");
+        Fleet::new(Arc::new(Host::new("/nowhere", kernel, clock)), ALL)
+    }
+
+    fn session(adapter: &'static str, id: &str, process: &Process) -> Session {
+        let mut session = blank_session(adapter, "/nowhere".into());
+        session.id = Some(id.to_owned());
+        session.pid = Some(process.id.pid);
+        session.processes = vec![ServingProcess { id: process.id.clone(), join: Join::Proved }];
+        session
+    }
+
+    fn seen(fleet: &Fleet, sessions: Vec<Session>) -> Seen<'_> {
+        Seen { fleet, sessions, look: fleet::look(fleet, fleet.host.deadlines.live) }
+    }
+
+    fn ids(links: &[AnswererAbove]) -> Vec<&str> {
+        links.iter().filter_map(|link| Some(link.session.as_ref()?.id.as_str())).collect()
+    }
+
+    #[test]
+    fn every_session_of_a_server_is_above_its_children() {
+        let fleet = fleet();
+        let us = fleet.host.kernel.process(std::process::id()).expect("readable").expect("alive");
+        let sessions = ["1", "2"].map(|id| session("opencode", id, &us)).to_vec();
+        let seen = seen(&fleet, sessions);
+        assert_eq!(ids(&seen.sessions_served_by(&us)), ["1", "2"]);
+    }
+
+    #[test]
+    fn every_mark_of_a_process_counts() {
+        let fleet = fleet();
+        let kernel = &fleet.host.kernel;
+        let us = kernel.process(std::process::id()).expect("readable").expect("alive");
+        let run = uuid::Uuid::new_v4().to_string();
+        let marker = Marker { run, pid: us.id.pid, start_ticks: us.id.start_ticks };
+        let outer = session("demo", "outer", &us);
+        let inner = session("claude-code", "inner", &us);
+        let control = fleet.adapter("claude-code").and_then(|adapter| adapter.control());
+        let marks = control.expect("it can be controlled").marks(&inner);
+        let mut command = Command::new("sleep");
+        command.arg("600").env(MARKER, marker.to_string());
+        command.envs(marks.iter().map(|mark| (mark.name, &mark.value)));
+        let child = Sleeping(command.spawn().expect("started"));
+        let child = kernel.process(child.0.id()).expect("readable").map(|process| (process, child));
+        let (process, _child) = child.expect("alive");
+        let seen = seen(&fleet, vec![outer, inner]);
+        assert_eq!(ids(&seen.marked(&process)), ["outer", "inner"]);
+    }
 }

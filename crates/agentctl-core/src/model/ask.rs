@@ -4,13 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::identity::identity;
+use super::identity::digest;
 use super::{Evidence, InternedName, ProcId, ReasonKind, Session, Time, ToolCall, shorten, word};
 
 /// Largest text of one part of an ask, in bytes. A longer text is cut, and the part says so.
 pub const MAX_PART_BYTES: usize = 64 << 10;
+/// Number of characters of the id of an ask.
+pub const ASK_ID_CHARS: usize = 32;
 /// Fewest characters of its id by which an ask can be named.
 pub const MIN_ASK_PREFIX: usize = 6;
+/// Longest rule that is offered, in bytes. A rule is shown whole, because an answer stores it.
+pub const MAX_RULE_BYTES: usize = 4 << 10;
 /// Longest title of an ask, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 
@@ -398,15 +402,16 @@ impl Ask {
     }
 
     /// Computes the id from the session, the agent's own id of the request, and everything that an answer
-    /// agrees to. Called when these are complete.
+    /// agrees to, the rules that it can store included. Called when these are complete.
     pub fn identify(&mut self, session: &Session, native: &str) {
         let process = |p: &ProcId| format!("{}/{}", p.pid, p.start_ticks);
         let serving = session.processes.first().map(|serving| process(&serving.id));
         let subject = session.id.clone().or(serving).unwrap_or_default();
         let tool = self.tool.as_ref().map(|tool| format!("{}\u{0}{}", tool.name, tool.input));
-        let parts = serde_json::to_string(&(&self.parts, &self.fields)).unwrap_or_default();
+        let shown = (&self.parts, &self.fields, &self.choices);
+        let shown = serde_json::to_string(&shown).unwrap_or_default();
         native.clone_into(&mut self.native);
-        self.id = identity(&[
+        self.id = digest(&[
             self.adapter,
             &self.root,
             &subject,
@@ -414,7 +419,7 @@ impl Ask {
             native,
             &self.title,
             tool.as_deref().unwrap_or_default(),
-            &parts,
+            &shown,
         ]);
     }
 
@@ -469,6 +474,32 @@ impl Reply {
             Self::Deny { .. } => Some(AskChoice::DENY),
             Self::Stop => Some(AskChoice::STOP),
             Self::Fields(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::blank_session;
+
+    #[test]
+    fn the_id_covers_the_request_the_call_and_the_rules_that_can_be_stored() {
+        let mut session = blank_session("demo", "/home/ada".into());
+        session.id = Some("s".into());
+        let id = |native: &str, command: &str, rule: &str| {
+            let mut ask = Ask::of(&session);
+            let input = serde_json::json!({ "command": command });
+            ask.set_tool(ToolCall { id: None, name: "shell".into(), input });
+            ask.choices = vec![AskChoice::always(1, rule, AskScope::Session)];
+            ask.identify(&session, native);
+            ask.id
+        };
+        let shown = id("r1", "ls", "ls");
+        assert_eq!(shown, id("r1", "ls", "ls"));
+        assert_eq!(shown.len(), ASK_ID_CHARS);
+        for other in [id("r2", "ls", "ls"), id("r1", "rm", "ls"), id("r1", "ls", "*")] {
+            assert_ne!(shown, other);
         }
     }
 }

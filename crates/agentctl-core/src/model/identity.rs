@@ -9,3 +9,18 @@ pub(crate) fn identity(parts: &[&str]) -> String {
     }
     format!("{hash:032x}")
 }
+
+/// Returns a text of the same form for parts of which an agent chooses some: no two lists of parts with the same
+/// text can be made up. The first half of SHA-256.
+pub(crate) fn digest(parts: &[&str]) -> String {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    for part in parts {
+        context.update(part.as_bytes());
+        // No part has this byte.
+        context.update(&[0xff]);
+    }
+    let bytes = context.finish();
+    let first_half = bytes.as_ref().iter().take(16);
+    let number = first_half.fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
+    format!("{number:032x}")
+}

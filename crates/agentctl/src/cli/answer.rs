@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use agentctl_core::ask::{AnswerDocument, AnswerRequest, AsksRequest, Fleet};
-use agentctl_core::inbox::AnswerError;
-use agentctl_core::model::{Ask, AskChoice, MIN_ASK_PREFIX, Reply};
+use agentctl_core::inbox::{AnswerError, can_name_an_ask};
+use agentctl_core::model::{Ask, AskChoice, Reply};
 use clap::{ArgGroup, Args};
 
 use super::asks::print_page;
@@ -180,26 +180,39 @@ fn print(ui: &mut Ui, document: &AnswerDocument) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Answers several asks; the first failure decides the exit code, the others are reported.
+/// Answers several asks. The first failure decides the exit code; the others are reported.
 fn several(ui: &mut Ui, fleet: &Fleet, asks: &[String], reply: &Reply, json: bool) -> Outcome {
     // A typing error answers nothing.
-    if let Some(text) = asks.iter().find(|text| text.len() < MIN_ASK_PREFIX) {
+    if let Some(text) = asks.iter().find(|text| !can_name_an_ask(text)) {
         return Err(not_answered(fleet, text, AnswerError::NotAnId));
     }
     let mut failed: Option<Failure> = None;
+    let mut faults = Vec::new();
+    let mut answered: Vec<String> = Vec::new();
     for ask in asks {
+        // Named twice, it is answered once.
+        if answered.iter().any(|id| id.starts_with(ask.as_str())) {
+            continue;
+        }
         match answer(fleet, ask, reply) {
-            Ok(document) if json => ui.json_line(&document)?,
-            Ok(document) => print(ui, &document)?,
-            Err(failure) => {
-                if let Some(earlier) = failed.replace(failure) {
-                    ui.error(earlier.message());
+            Ok(document) => {
+                if json {
+                    ui.json_line(&document)?;
+                } else {
+                    print(ui, &document)?;
                 }
+                answered.push(document.ask.id);
+                faults.extend(document.faults);
             }
+            Err(failure) if failed.is_none() => failed = Some(failure),
+            Err(failure) => ui.error(failure.message()),
         }
         ui.flush()?;
     }
-    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+    match failed {
+        Some(failure) => Err(failure),
+        None => Ok(super::answered(ui, &faults)),
+    }
 }
 
 fn offered(ask: &Ask) -> String {
@@ -253,10 +266,10 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
                 let Some(message) = ui.prompt("words for the agent: ")? else {
                     return Ok(Step::Quit);
                 };
-                Reply::Deny { message: Some(message.trim().to_owned()) }
+                let message = message.trim().to_owned();
+                Reply::Deny { message: (!message.is_empty()).then_some(message) }
             }
             "x" if ask.offers(AskChoice::STOP) => Reply::Stop,
-            "A" if ask.offers("always:1") => Reply::Always("always:1".to_owned()),
             text => match typed_answer(ask, text) {
                 Some(reply) => reply,
                 None => {
@@ -265,6 +278,7 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
                 }
             },
         };
+        let typed_before = ui.typed_bytes();
         match answer(fleet, &ask.id, &reply) {
             Ok(document) => {
                 print(ui, &document)?;
@@ -272,15 +286,33 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
             }
             Err(failure) => ui.error(failure.message()),
         }
+        // Keys that were typed while the answer was delivered were meant for an ask that was not shown yet.
+        if ui.typed_bytes() > typed_before {
+            ui.discard_typed();
+            ui.note("the keys typed meanwhile were discarded");
+        }
         return Ok(Step::Next);
     }
 }
 
+/// Reads numbers of rules or of options, or the text of an answer. A number that is not offered is no answer.
 fn typed_answer(ask: &Ask, text: &str) -> Option<Reply> {
-    let [field] = ask.fields.as_slice() else { return None };
-    let words = match text.parse::<usize>() {
-        Ok(number) if number <= field.options.len() && number > 0 => {
-            FieldWords { options: vec![number], ..FieldWords::default() }
+    let words = text.split([',', ' ']).filter(|word| !word.is_empty());
+    let numbers: Result<Vec<usize>, _> = words.map(str::parse).collect();
+    let field = match ask.fields.as_slice() {
+        [] => {
+            let key = format!("always:{}", text.parse::<usize>().ok()?);
+            return ask.offers(&key).then_some(Reply::Always(key));
+        }
+        [field] => field,
+        _ => return None,
+    };
+    let words = match numbers {
+        Ok(options) if !field.options.is_empty() => {
+            if options.len() > 1 && !field.many {
+                return None;
+            }
+            FieldWords { options, ..FieldWords::default() }
         }
         _ if field.free_text => FieldWords { text: Some(text.to_owned()), ..FieldWords::default() },
         _ => return None,
@@ -293,23 +325,27 @@ fn keys(ask: &Ask) -> String {
     if ask.offers(AskChoice::ALLOW) {
         keys.push("[a]llow".to_owned());
     }
-    if ask.offers("always:1") {
-        keys.push("[A]lways".to_owned());
+    let rules = ask.choices.iter().filter_map(|choice| choice.key.strip_prefix("always:"));
+    let rules: Vec<&str> = rules.collect();
+    if !rules.is_empty() {
+        keys.push(format!("[{}] always", rules.join(",")));
     }
     if ask.offers(AskChoice::DENY) {
         keys.push("[d]eny".to_owned());
         keys.push("deny with [m]essage".to_owned());
     }
     if let [field] = ask.fields.as_slice() {
-        if !field.options.is_empty() {
-            keys.push(format!("[1-{}] option", field.options.len()));
+        match (field.options.len(), field.many) {
+            (0, _) => {}
+            (count, false) => keys.push(format!("[1-{count}] option")),
+            (count, true) => keys.push(format!("[1-{count}] options, like 1,2")),
         }
         if field.free_text {
             keys.push("type the answer".to_owned());
         }
     }
     if ask.offers(AskChoice::STOP) {
-        keys.push("[x] end the turn".to_owned());
+        keys.push("[x] stop".to_owned());
     }
     keys.push("[s]kip".to_owned());
     keys.push("[q]uit: ".to_owned());

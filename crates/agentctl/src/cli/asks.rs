@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{AsksDocument, AsksRequest, Fleet};
+use agentctl_core::ask::{AsksDocument, AsksRequest, Fleet, NotOne, UnresolvedText};
+use agentctl_core::inbox::can_name_an_ask;
 use agentctl_core::model::Ask;
 use anstyle::{AnsiColor, Style};
 use clap::Args;
@@ -13,7 +14,7 @@ use super::listed::Listed;
 use super::shape::{Form, Shape, ShapeArgs};
 use super::watch::watch;
 use crate::face::{AskLineKind, AskListRow, ask_page, unresolved};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
 /// Show what waits for a human, and how to answer it
@@ -71,17 +72,36 @@ fn listed(
     args: &AsksArgs,
 ) -> Result<Listed<AskListRow, AsksDocument>, Failure> {
     let asked = fleet.asks(&request(args));
-    let mut document = asked.map_err(|found| unresolved(fleet, &found.text, found.why))?;
+    let mut document = asked.map_err(|found| not_found(fleet, found))?;
     let (asks, faults) = (std::mem::take(&mut document.asks), document.faults.clone());
     let mut rows = AskListRow::rows(fleet, asks, shape.shows_short_ids());
     shape.arrange(&fleet.host, &mut rows);
     document.asks = rows.iter().map(|row| row.ask.clone()).collect();
-    let empty = match (faults.is_empty(), args.select.is_empty()) {
-        (true, true) => "nothing waits for you",
-        (true, false) => "it does not wait for you",
+    let is_filtered = args.adapter.is_some() || args.group.is_some() || args.cwd.is_some();
+    let empty = match (faults.is_empty(), args.select.len()) {
         (false, _) => "no ask could be seen",
+        (true, _) if is_filtered => "nothing that was selected waits for you",
+        (true, 0) => "nothing waits for you",
+        (true, 1) => "it does not wait for you",
+        (true, _) => "none of them waits for you",
     };
     Ok(Listed { title: "asks", rows, document, faults, remarks: Vec::new(), empty })
+}
+
+/// Says that a text names neither an open ask nor a session.
+fn not_found(fleet: &Fleet, found: UnresolvedText) -> Failure {
+    let UnresolvedText { text, why } = found;
+    let hint = match &why {
+        NotOne::Nothing if can_name_an_ask(&text) => {
+            "it may be settled already; `agentctl asks` shows what is open now"
+        }
+        NotOne::Nothing if !text.trim().is_empty() && !text.contains('/') => {
+            "an ask is named by at least 6 characters of its id; `agentctl asks` shows what is open now"
+        }
+        _ => return unresolved(fleet, &text, why),
+    };
+    let message = format!("neither an open ask nor a session matches `{text}`");
+    Failure::new(Kind::NoAsk, message).hint(hint)
 }
 
 fn request(args: &AsksArgs) -> AsksRequest {

@@ -47,17 +47,27 @@ fn report(ui: &mut Ui, document: &SendDocument, json: bool) -> Outcome {
     if json { Ok(failure.beside_data(ui)) } else { Err(failure) }
 }
 
-/// Ends the turns of sessions; their processes stay.
+/// Ends the turns of sessions; their processes stay. The first failure decides the exit code; the others are
+/// reported.
 pub(super) fn end_turns(ui: &mut Ui, fleet: &Fleet, texts: &[String], json: bool) -> Outcome {
+    let mut failed: Option<Failure> = None;
     for text in texts {
-        let document = fleet.end_turn(text).map_err(|why| turn_not_ended(fleet, text, why))?;
-        if json {
-            ui.json_line(&document)?;
-        } else {
-            let id = document.session.id.as_deref().unwrap_or_default();
-            ui.line(&format!("ended the turn of {} {id}", document.session.adapter))?;
+        match fleet.end_turn(text) {
+            Ok(document) if json => ui.json_line(&document)?,
+            Ok(document) => {
+                let id = document.session.id.as_deref().unwrap_or_default();
+                ui.line(&format!("ended the turn of {} {id}", document.session.adapter))?;
+            }
+            Err(why) => {
+                let failure = turn_not_ended(fleet, text, why);
+                if failed.is_none() {
+                    failed = Some(failure);
+                } else {
+                    ui.error(failure.message());
+                }
+            }
         }
         ui.flush()?;
     }
-    Ok(ExitCode::SUCCESS)
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }

@@ -1,4 +1,4 @@
-//! Texts that complete a word: sessions, names, groups and fuses, each with a description.
+//! Texts that complete a word: sessions, names, groups, asks and fuses, each with a description.
 //!
 //! A completion is a comfort: it only reads, its looks have short limits, and a source that fails or is late is
 //! left out without a word. The texts are ones that every command accepts. Only texts of harmless characters are
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use agentctl_core::ask::Fleet;
+use agentctl_core::ask::{AsksRequest, Fleet};
 use agentctl_core::fleet::{Launches, Query, Rows, unique_prefixes};
 use agentctl_core::host::Host;
-use agentctl_core::model::{Session, Status};
+use agentctl_core::model::{Ask, Session, Status};
 use agentctl_core::names::{Names, can_be_typed};
 use agentctl_core::resolve::PREFIX_CHARS;
 
-use super::{fuse_conditions, fuse_name, session_list, session_reason};
+use super::{ask_summary, fuse_conditions, fuse_name, session_list, session_reason};
 use crate::text::{fit, fit_path, one_line, with_tilde};
 
 /// Time limit for a look at live sessions.
@@ -192,6 +192,31 @@ pub fn fuse_completions(fleet: &Fleet) -> Vec<Completion> {
     all.map(|(id, description)| Completion::new(id, description)).collect()
 }
 
+/// Returns the ids of the open asks. For a command that decides, only asks that it can answer are offered, and a
+/// single one only after a character is typed: a shell would insert it, and it would be answered unread.
+#[must_use]
+pub fn ask_completions(fleet: &Fleet, decides: bool, typed: &str) -> Vec<Completion> {
+    let Ok(document) = hurried(fleet).asks(&AsksRequest::default()) else { return Vec::new() };
+    let asks: Vec<Ask> =
+        document.asks.into_iter().filter(|ask| !decides || ask.via.is_some()).collect();
+    if decides && typed.is_empty() && asks.len() == 1 {
+        return Vec::new();
+    }
+    let completion = |ask: &Ask| {
+        // A typed text may be longer than the part of the id that a table shows.
+        let id = if typed.len() > ask.short_id().len() { &ask.id } else { ask.short_id() };
+        Completion::new(id, fit(&one_line(&ask_summary(ask)), TITLE_COLUMNS))
+    };
+    asks.iter().map(completion).collect()
+}
+
+/// Returns the same sessions with the time limit of a look for a completion.
+fn hurried(fleet: &Fleet) -> Fleet {
+    let mut host = Host::clone(&fleet.host);
+    host.deadlines.live = host.deadlines.live.min(LIVE_LIMIT);
+    Fleet::new(Arc::new(host), fleet.adapters)
+}
+
 /// Lists live sessions, and with a typed text also ended ones: all that are found in time.
 fn rows(fleet: &Fleet, ended: Option<&str>, adapter: Option<&str>) -> Rows {
     let adapter = adapter.map(str::to_owned);
@@ -207,9 +232,7 @@ fn rows(fleet: &Fleet, ended: Option<&str>, adapter: Option<&str>) -> Rows {
             return rows;
         }
     }
-    let mut host = Host::clone(&fleet.host);
-    host.deadlines.live = host.deadlines.live.min(LIVE_LIMIT);
-    Fleet::new(Arc::new(host), fleet.adapters).rows(&live)
+    hurried(fleet).rows(&live)
 }
 
 /// Describes a session: its status, what it waits for or its title, and its directory.

@@ -3,7 +3,7 @@
 
 use agentctl_core::ask::{AnswerDocument, Fleet};
 use agentctl_core::host::Host;
-use agentctl_core::inbox::{AnswerError, Answerer};
+use agentctl_core::inbox::{AnswerError, Answerer, AnswererLink};
 use agentctl_core::model::{
     Ask, AskChoice, AskField, AskPart, AskScope, FieldAnswer, Reply, Status,
 };
@@ -98,8 +98,10 @@ struct AskPage {
 }
 
 impl AskPage {
+    /// Adds a line. A line break in a text of the agent would look like a line of ours.
     fn add(&mut self, kind: AskLineKind, text: &str) {
-        self.lines.push(AskLine { kind, text: text.to_owned() });
+        let text = text.replace(['\n', '\r'], " ");
+        self.lines.push(AskLine { kind, text });
     }
 
     fn fact(&mut self, name: &str, value: &str) {
@@ -149,9 +151,13 @@ impl AskPage {
             return;
         }
         self.add(AskLineKind::Remark, "");
-        let name = if is_named { format!("question `{}`: ", field.id) } else { String::new() };
+        if is_named {
+            self.add(AskLineKind::Remark, &format!("question `{}`", field.id));
+        }
         if !is_heading {
-            self.add(AskLineKind::Text, &format!("{name}{}", field.text));
+            for line in field.text.lines() {
+                self.add(AskLineKind::Text, &format!("  {line}"));
+            }
         }
         for (number, option) in (1..).zip(&field.options) {
             let about = option.about.as_deref().map(|about| format!("  {about}"));
@@ -239,12 +245,8 @@ pub fn answered_line(document: &AnswerDocument) -> String {
         Reply::Allow => ("allowed", String::new()),
         Reply::Always(_) => ("always allowed", String::new()),
         Reply::Deny { .. } => ("denied", String::new()),
-        Reply::Stop => ("ended the turn of", String::new()),
-        Reply::Fields(fields) => {
-            let values: Vec<String> =
-                fields.iter().flat_map(|field| field.values.clone()).collect();
-            ("answered", format!("  {}", values.join(", ")))
-        }
+        Reply::Stop => ("turn ended", String::new()),
+        Reply::Fields(fields) => ("answered", format!("  {}", given(ask, fields))),
     };
     let name = full_name(ask.adapter, ask.session_id.as_deref(), ask.pid);
     let moved = match (&document.moved, &document.session) {
@@ -252,6 +254,15 @@ pub fn answered_line(document: &AnswerDocument) -> String {
         (None, _) => format!("delivered; {name} was not seen to move yet"),
     };
     format!("{word}  {}{values}  ({moved})", ask.title)
+}
+
+/// Returns the values of an answer; a secret is not repeated.
+fn given(ask: &Ask, answers: &[FieldAnswer]) -> String {
+    let is_secret = |id: &str| ask.fields.iter().any(|field| field.id == id && field.secret);
+    let values = answers.iter().map(|answer| {
+        if is_secret(&answer.field) { "(secret)".to_owned() } else { answer.values.join(", ") }
+    });
+    values.collect::<Vec<_>>().join(", ")
 }
 
 /// Says why an ask was not answered.
@@ -285,9 +296,11 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
         AnswerError::Unanswerable(ask) => {
             let why = ask.why_not.as_deref().unwrap_or("no channel reaches it");
             let message = format!("ask {} cannot be answered from here: {why}", ask.short_id());
-            let id = ask.session_id.as_deref().unwrap_or_default();
-            Failure::new(Kind::Refused, message)
-                .hint(format!("`agentctl attach {id}` shows its terminal"))
+            let failure = Failure::new(Kind::Refused, message);
+            match &ask.session_id {
+                Some(id) => failure.hint(format!("`agentctl attach {id}` shows its terminal")),
+                None => failure,
+            }
         }
         AnswerError::FromAgent(answerer) => from_agent(&answerer),
         AnswerError::Busy => Failure::new(
@@ -314,22 +327,38 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
 
 fn from_agent(answerer: &Answerer) -> Failure {
     let failure = match (answerer.above.first(), &answerer.unseen) {
-        (Some(above), _) => {
-            let session = above
-                .session
-                .as_ref()
-                .map(|session| format!(" ({} {})", session.adapter, session.id));
-            let link = format!("{}{}", above.link.word(), session.unwrap_or_default());
-            let message =
-                format!("this process runs below {link}, pid {}: agents may not answer", above.pid);
+        (Some(_), _) => {
+            let message = format!("{}: agents may not answer", link_above(answerer));
             Failure::new(Kind::Refused, message)
         }
         (None, why) => {
             let why = why.as_deref().unwrap_or("its ancestors cannot be seen");
-            Failure::new(Kind::Refused, format!("nobody can be shown to have answered: {why}"))
+            Failure::new(Kind::Refused, format!("the answering process cannot be examined: {why}"))
         }
     };
     failure.hint("answer in your own terminal; `[answers] agents` in the configuration allows more")
+}
+
+/// Says how the answering process is linked to an agent: by the nearest link whose session is known.
+fn link_above(answerer: &Answerer) -> String {
+    let known = answerer.above.iter().find(|above| above.session.is_some());
+    let Some(above) = known.or(answerer.above.first()) else { return String::new() };
+    let pid = above.pid;
+    let session = above.session.as_ref();
+    let name = session.map(|session| format!("{} {}", session.adapter, session.id));
+    let name = name.unwrap_or_else(|| "an agent".to_owned());
+    match above.link {
+        AnswererLink::Agent => format!("this process runs below {name} (pid {pid})"),
+        AnswererLink::Shim => format!("this process runs below the shim of {name} (pid {pid})"),
+        AnswererLink::RunMark | AnswererLink::AgentMark => {
+            format!("{name} started this process (pid {pid} has its mark)")
+        }
+        AnswererLink::FuseAction => {
+            format!(
+                "this process runs below the action of a fuse (pid {pid}), which an agent may have set"
+            )
+        }
+    }
 }
 
 /// Says what the session does now, after an answer was refused.
@@ -429,5 +458,25 @@ fn option_value(field: &AskField, value: &str) -> Result<String, Failure> {
     match value.parse::<usize>() {
         Ok(number) => option_label(field, number),
         Err(_) => Ok(value.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentctl_core::fleet::blank_session;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_answer_is_not_repeated() {
+        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
+        let field = |id: &str| AskField::question(id, "?", Vec::new());
+        ask.fields = vec![field("colour"), AskField { secret: true, ..field("token") }];
+        let answer = |field: &str, value: &str| FieldAnswer {
+            field: field.to_owned(),
+            values: vec![value.to_owned()],
+        };
+        let answers = [answer("colour", "red"), answer("token", "hunter2")];
+        assert_eq!(given(&ask, &answers), "red, (secret)");
     }
 }

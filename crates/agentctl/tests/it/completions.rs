@@ -10,6 +10,7 @@ use std::time::Duration;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
+use crate::inbox::ask_of;
 use crate::launched::{folder, launch, shims, until_stopped};
 
 /// Asks as the script of fish does, and returns the first line and the completions with their descriptions.
@@ -49,6 +50,28 @@ fn bash(home: &TestHome, line: &str, replaced: &str, kind: &str) -> Vec<String> 
 fn until_bash(home: &TestHome, line: &str, replaced: &str, wanted: &str) {
     eventually(&format!("{line} is completed to {wanted}"), || {
         (bash(home, line, replaced, "9") == [wanted]).then_some(())
+    });
+}
+
+#[test]
+fn asks_are_offered_by_their_ids_and_a_single_one_is_not_inserted_unread() {
+    sandboxed(|| {
+        let home = home();
+        let first = launch(&home, "a", "x [[ask:Blue or green?|Blue|Green]]", &[]);
+        let first = ask_of(&home, &first)["id"].as_str().expect("an id").to_owned();
+        let shown = until_offered(&home, &["asks", ""], &first[..8]);
+        assert_eq!(shown[0].1, "question: Blue or green? 1 Blue 2 Green");
+        for command in ["answer", "approve", "deny"] {
+            assert_eq!(texts(&home, &[command, ""]), Vec::<String>::new(), "{command}");
+            until_offered(&home, &[command, &first[..2]], &first[..8]);
+            until_offered(&home, &[command, &first[..12]], &first);
+        }
+        let second = launch(&home, "b", "x [[permit:true]]", &[]);
+        let second = ask_of(&home, &second)["id"].as_str().expect("an id").to_owned();
+        let both = until_offered(&home, &["approve", ""], &second[..8]);
+        assert_eq!(both.len(), 2, "{both:?}");
+        until_offered(&home, &["approve", &second[..8], ""], &first[..8]);
+        assert!(texts(&home, &["asks", "--sort", ""]).contains(&"since".to_owned()));
     });
 }
 

@@ -9,7 +9,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Output, TestHome, eventually, sandboxed};
 
-use crate::confirmed::on_terminal;
 use crate::events::Stream;
 use crate::home;
 use crate::launched::{folder, launch, status, until_said, until_stopped};
@@ -24,7 +23,7 @@ pub(crate) fn ask_of(home: &TestHome, session: &str) -> Value {
     })
 }
 
-fn id_of(ask: &Value) -> String {
+pub(crate) fn id_of(ask: &Value) -> String {
     ask["id"].as_str().expect("an id").to_owned()
 }
 
@@ -380,23 +379,50 @@ fn opened_and_settled_are_events_and_wait_names_the_ask() {
 }
 
 #[test]
-fn a_walk_on_a_terminal_answers_skips_and_leaves() {
+fn several_asks_are_answered_and_a_typing_error_answers_none() {
     sandboxed(|| {
         let home = home();
-        let ids = ["a", "b", "c"].map(|w| launch(&home, w, "x [[permit:touch yes]] [[hang]]", &[]));
-        for id in &ids {
-            ask_of(&home, id);
-        }
-        assert_eq!(on_terminal(&home, &["answer"], "a\ns\nq\n", false), Some(0));
-        let ran = |w: &str| home.path().join(w).join("yes").exists();
-        eventually("one tool ran", || {
-            (["a", "b", "c"].iter().filter(|w| ran(w)).count() == 1).then_some(())
+        let asks = ["a", "b", "c"].map(|w| {
+            let id = launch(&home, w, "x [[permit:touch yes]] [[hang]]", &["--name", w]);
+            id_of(&ask_of(&home, &id))
         });
-        let left = home.run(&["asks", "--json"]).json();
-        assert_eq!(left["asks"].as_array().map(Vec::len), Some(2), "one was skipped, one was left");
-        for id in &ids {
-            assert_eq!(home.run(&["stop", id]).code, Some(0));
+        let question = launch(&home, "d", "x [[ask:Why?]]", &[]);
+        let question = id_of(&ask_of(&home, &question));
+        let open = || home.run(&["asks", "-q"]).stdout.lines().count();
+        for wrong in ["painter", "zzzzzzzz", "12345", "ABCDEF"] {
+            assert_eq!(home.run(&["approve", &asks[0], wrong]).code, Some(2), "{wrong}");
         }
+        assert_eq!(open(), 4, "nothing was answered");
+        // The first failure is a question (2); the second is an ask that does not exist (4).
+        let mixed = home.run(&["approve", &question, &asks[0], "deadbeef", &asks[1]]);
+        assert_eq!(mixed.code, Some(2), "{}", mixed.stderr);
+        assert!(mixed.stderr.contains("deadbeef"), "{}", mixed.stderr);
+        assert_eq!(mixed.stdout.lines().count(), 2, "{}", mixed.stdout);
+        let twice = home.run(&["deny", &asks[2], &asks[2][..8]]);
+        assert_eq!(twice.code, Some(0), "{}", twice.stderr);
+        assert_eq!(open(), 1);
+    });
+}
+
+#[test]
+fn a_text_that_names_no_ask_is_told_so_and_an_empty_answer_is_none() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[ask:Why?]]", &["--name", "painter"]);
+        let ask = id_of(&ask_of(&home, &id));
+        let shown = home.run(&["asks", "deadbeef"]);
+        assert_eq!(shown.code, Some(4));
+        assert!(shown.stderr.contains("settled already"), "{}", shown.stderr);
+        let shown = home.run(&["asks", &ask[..5]]);
+        assert_eq!(shown.code, Some(4));
+        assert!(shown.stderr.contains("at least 6 characters"), "{}", shown.stderr);
+        let none = home.run(&["asks", "--adapter", "codex"]);
+        assert!(none.stderr.contains("nothing that was selected"), "{}", none.stderr);
+        for empty in ["", "  "] {
+            assert_eq!(home.run(&["answer", &ask, "--text", empty]).code, Some(2));
+        }
+        let answered = home.run(&["answer", &ask, "--text", "so", "--json"]).json();
+        assert_eq!(answered["session"]["name"], "painter");
     });
 }
 

@@ -43,6 +43,7 @@ mod hook_page;
 mod hooks;
 mod hostile;
 mod inbox;
+mod inbox_walk;
 mod launch;
 mod launch_odd;
 mod launched;

@@ -149,7 +149,16 @@ fn stop_turn_ends_the_tool_and_keeps_the_process() {
         eventually("it rests", || (status(&home, &id)["status"] == "idle").then_some(()));
         assert_eq!(status(&home, &id)["pid"], pid);
         assert_eq!(home.run(&["stop", "--turn", &id]).code, Some(1), "no turn is running");
-        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        let other = launch(&home, "v", "x [[hang]]", &["--keep"]);
+        eventually("its turn has begun", || {
+            (status(&home, &other)["status"] == "running").then_some(())
+        });
+        let both = home.run(&["stop", "--turn", &id, &other]);
+        assert_eq!(both.code, Some(1), "{}", both.stderr);
+        assert!(both.stdout.contains(&other), "the other turn is ended all the same");
+        for id in [&id, &other] {
+            assert_eq!(home.run(&["stop", id]).code, Some(0));
+        }
         until_stopped(&home, &id);
     });
 }

@@ -3,12 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{AskChoice, AskKind, AskScope, FieldAnswer, Reply, shorten};
+use crate::model::{AskChoice, AskKind, AskScope, FieldAnswer, MAX_RULE_BYTES, Reply};
 
 /// The words of a denial without words: the model sees them as the error of the call.
 const DENIED: &str = "The user denied this.";
-/// Longest text of a rule.
-const MAX_RULE_CHARS: usize = 300;
 
 /// Returns the decisions that an ask with these suggestions offers.
 pub(super) fn choices(kind: AskKind, suggestions: &Value) -> Vec<AskChoice> {
@@ -17,9 +15,11 @@ pub(super) fn choices(kind: AskKind, suggestions: &Value) -> Vec<AskChoice> {
     }
     let mut choices = vec![AskChoice::allow(), AskChoice::deny()];
     let list = suggestions.as_array().into_iter().flatten();
-    choices.extend(
-        list.enumerate().map(|(at, rule)| AskChoice::always(at + 1, words(rule), scope(rule))),
-    );
+    choices.extend(list.enumerate().filter_map(|(at, rule)| {
+        let words = words(rule);
+        let is_short = words.len() <= MAX_RULE_BYTES;
+        is_short.then(|| AskChoice::always(at + 1, words, scope(rule)))
+    }));
     choices.push(AskChoice::stop());
     choices
 }
@@ -30,8 +30,8 @@ fn words(suggestion: &Value) -> String {
         let items = value.as_array().into_iter().flatten();
         items.filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    let words = match suggestion["type"].as_str() {
-        Some("addRules") => {
+    match suggestion["type"].as_str() {
+        Some("addRules") if suggestion["behavior"] == "allow" => {
             let rules = suggestion["rules"].as_array().into_iter().flatten();
             let rules = rules.map(|rule| match (rule["toolName"].as_str(), &rule["ruleContent"]) {
                 (Some(tool), Value::String(content)) => format!("{tool}({content})"),
@@ -45,8 +45,7 @@ fn words(suggestion: &Value) -> String {
         }
         Some("setMode") => format!("mode {}", suggestion["mode"].as_str().unwrap_or_default()),
         _ => suggestion.to_string(),
-    };
-    shorten(&words, MAX_RULE_CHARS)
+    }
 }
 
 fn scope(suggestion: &Value) -> AskScope {
@@ -119,6 +118,26 @@ mod tests {
                 ("stop", None, AskScope::Once),
             ]
         );
+    }
+
+    #[test]
+    fn a_rule_is_shown_whole_or_not_offered() {
+        let rule = |content: &str, behavior: &str| {
+            let rules = json!([{"toolName": "Bash", "ruleContent": content}]);
+            json!({"type": "addRules", "rules": rules, "behavior": behavior})
+        };
+        let long = "x".repeat(1000);
+        let too_long = "x".repeat(MAX_RULE_BYTES);
+        let list = json!([rule(&too_long, "allow"), rule(&long, "allow"), rule("ls", "deny")]);
+        let choices = choices(AskKind::Permission, &list);
+        let shown: Vec<(&str, &str)> = choices
+            .iter()
+            .filter_map(|choice| Some((choice.key.as_str(), choice.rule.as_deref()?)))
+            .collect();
+        let whole = format!("Bash({long})");
+        assert_eq!(shown[0], ("always:2", whole.as_str()), "the numbers stay");
+        assert!(shown[1].1.contains(r#""behavior":"deny""#), "{}", shown[1].1);
+        assert_eq!(shown.len(), 2);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::model::{
 use crate::native::{file, jsonl};
 
 /// The tool by which the agent asks for the approval of a plan.
-const PLAN_TOOL: &str = "ExitPlanMode";
+pub(super) const PLAN_TOOL: &str = "ExitPlanMode";
 /// Bytes read at once from the end of a transcript.
 const CHUNK: usize = 32 << 10;
 

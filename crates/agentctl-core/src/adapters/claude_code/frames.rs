@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::asks::PLAN_TOOL;
 use super::{answers, arguments};
 use crate::adapters::Look;
 use crate::adapters::answering::Echo;
@@ -107,6 +108,20 @@ fn ask_of(session: &Session, frame: &Value, is_ours: bool) -> Option<Ask> {
     Some(ask)
 }
 
+/// Says whether a frame is the request that was shown as this ask. The id of a request is not enough: the output is
+/// a file, and a further frame with the same id may ask for something else.
+fn is_shown_as(session: &Session, frame: &Value, ask: &Ask) -> bool {
+    let Some(now) = ask_of(session, frame, true) else { return false };
+    // The plan of a call may be shown from the transcript, so the call of such a frame has no plan.
+    let has_plan_elsewhere =
+        |call: &ToolCall| call.name == PLAN_TOOL && call.input.get("plan").is_none();
+    let is_same_call = match (&now.tool, &ask.tool) {
+        (Some(now), Some(shown)) => now == shown || (has_plan_elsewhere(now) && now.id == shown.id),
+        _ => false,
+    };
+    is_same_call && now.native == ask.native && now.choices == ask.choices
+}
+
 /// Returns the line that answers an open ask; `None` if the ask is not open any more.
 pub(super) fn answer(
     look: &Look,
@@ -116,7 +131,7 @@ pub(super) fn answer(
 ) -> Option<Result<Vec<u8>, String>> {
     let mut output = Output::default();
     output.read(look, kept(look, session)?);
-    let frame = output.open.iter().find(|frame| frame["request_id"] == ask.native.as_str())?;
+    let frame = output.open.iter().find(|frame| is_shown_as(session, frame, ask))?;
     let request = &frame["request"];
     let decision = answers::decision(&request["input"], &request["permission_suggestions"], reply);
     Some(decision.map(|decision| {
@@ -263,6 +278,30 @@ mod tests {
     }
 
     const ASKED: &str = r#"{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"touch x"},"tool_use_id":"t1"}}"#;
+
+    #[test]
+    fn only_the_frame_that_was_shown_is_answered() {
+        let mut session = crate::fleet::blank_session("claude-code", "/home/ada/.claude".into());
+        session.id = Some("s".into());
+        let asked: Value = serde_json::from_str(ASKED).expect("JSON");
+        let ask = ask_of(&session, &asked, true).expect("an ask");
+        assert!(is_shown_as(&session, &asked, &ask));
+        let mut forged = asked.clone();
+        forged["request"]["input"]["command"] = "rm -r x".into();
+        assert!(!is_shown_as(&session, &forged, &ask), "another command with the same id");
+        let mut forged = asked.clone();
+        forged["request"]["permission_suggestions"] =
+            json!([{"type": "setMode", "mode": "bypassPermissions"}]);
+        assert!(!is_shown_as(&session, &forged, &ask), "another rule with the same id");
+        let mut plan = asked;
+        plan["request"]["tool_name"] = PLAN_TOOL.into();
+        plan["request"]["input"] = json!({});
+        let mut ask = ask_of(&session, &plan, true).expect("an ask");
+        if let Some(tool) = &mut ask.tool {
+            tool.input = json!({"plan": "from the transcript"});
+        }
+        assert!(is_shown_as(&session, &plan, &ask));
+    }
 
     #[test]
     fn a_frame_is_open_until_it_is_answered_cancelled_or_its_call_has_a_result() {

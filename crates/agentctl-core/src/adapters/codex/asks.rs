@@ -13,9 +13,11 @@ use serde_json::Value;
 use super::rollout::Line;
 use super::visit::Outcome;
 use super::{CodexStore, NAME, messages, server};
+use crate::adapters::describe_ask::other_arguments;
 use crate::adapters::{Found, Store, skipped};
 use crate::model::{
     Ask, AskChannel, AskChoice, AskField, AskKind, AskOption, AskPart, Session, Time, ToolCall,
+    shell_line,
 };
 use crate::native::{file, jsonl};
 
@@ -25,6 +27,31 @@ const TAIL_CHUNK: usize = 16 << 10;
 const MAX_REFUSAL_BYTES: usize = 1 << 10;
 /// Most open calls that are listed.
 const MAX_CALLS: usize = 32;
+/// The shells that Codex runs a script with.
+const SHELLS: [&str; 9] = [
+    "bash",
+    "sh",
+    "zsh",
+    "/bin/bash",
+    "/bin/sh",
+    "/bin/zsh",
+    "/usr/bin/bash",
+    "/usr/bin/sh",
+    "/usr/bin/zsh",
+];
+/// The arguments of a command that are shown by themselves, or change neither the command nor its rights.
+const SHOWN_ARGUMENTS: [&str; 10] = [
+    "cmd",
+    "command",
+    "workdir",
+    "justification",
+    "login",
+    "tty",
+    "timeout",
+    "timeout_ms",
+    "yield_time_ms",
+    "max_output_tokens",
+];
 /// The tool by which the model asks questions.
 pub(super) const QUESTION_TOOL: &str = "request_user_input";
 
@@ -139,6 +166,7 @@ pub(super) fn describe(session: &Session, call: &ToolCall) -> Ask {
                 ask.parts.extend(file_changes(&text));
             }
             ask.parts.extend(call.input["justification"].as_str().map(AskPart::text));
+            ask.parts.extend(other_arguments(&call.input, &SHOWN_ARGUMENTS));
             let workdir = call.input["workdir"].as_str().filter(|path| path.starts_with('/'));
             ask.cwd = workdir.map(str::to_owned).or(ask.cwd);
             ask.choices = decisions();
@@ -216,12 +244,14 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Returns the command of a call as one text: a script that a shell reads stands for itself.
+/// Returns the command of a call as one text: a script that a shell reads stands for itself. Only the usual
+/// shells are left out; any other program is a part of the command.
 fn command_text(call: &ToolCall) -> Option<String> {
     match Asked::of(call) {
         Asked::Command(words) => Some(match words.as_slice() {
-            [_, "-lc" | "-c", script] => (*script).to_owned(),
-            words => words.join(" "),
+            [script] => (*script).to_owned(),
+            [shell, "-lc" | "-c", script] if SHELLS.contains(shell) => (*script).to_owned(),
+            words => shell_line(words),
         }),
         _ => None,
     }
@@ -292,6 +322,31 @@ mod tests {
                 ("c.rs", "*** Delete File: c.rs\n"),
             ]
         );
+    }
+
+    #[test]
+    fn a_command_is_shown_with_its_program_its_shell_and_its_sandbox() {
+        let mut session = crate::fleet::blank_session(NAME, "/home/ada/.codex".into());
+        session.id = Some("01a1".into());
+        let shown = |name: &str, input: Value| {
+            let ask = describe(&session, &ToolCall { id: None, name: name.into(), input });
+            (ask.title, ask.parts)
+        };
+        let json = |value: Value| AskPart::json(&value);
+        for (command, text) in [
+            (serde_json::json!(["bash", "-lc", "npm test"]), "npm test"),
+            (serde_json::json!(["./evil", "-c", "npm test"]), "./evil -c 'npm test'"),
+            (serde_json::json!(["rm", "-r", "a b"]), "rm -r 'a b'"),
+        ] {
+            let (title, parts) = shown("shell", serde_json::json!({ "command": command }));
+            assert_eq!(title, format!("shell: {text}"));
+            assert_eq!(parts, [AskPart::command(text)]);
+        }
+        let input = serde_json::json!({"cmd": "ls", "shell": "/tmp/evil", "yield_time_ms": 9,
+            "sandbox_permissions": "require_escalated"});
+        let others =
+            serde_json::json!({"shell": "/tmp/evil", "sandbox_permissions": "require_escalated"});
+        assert_eq!(shown("exec_command", input).1, [AskPart::command("ls"), json(others)]);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crate::adapters::answering::{
 };
 use crate::adapters::{Found, Look, Root, skipped};
 use crate::model::{
-    Ask, AskChannel, AskChoice, AskField, AskPart, AskScope, Reply, Session, ToolCall, shorten,
+    Ask, AskChannel, AskChoice, AskField, AskPart, AskScope, MAX_RULE_BYTES, Reply, Session,
+    ToolCall,
 };
 use crate::native::file;
 use crate::talk::{TalkError, line};
@@ -47,13 +48,11 @@ fn describe_permission(ask: &mut Ask, open: &LiveAsk, command: &str) {
     let input = serde_json::json!({ "command": command });
     ask.set_tool(ToolCall { id: Some(open.id.clone()), name: "shell".into(), input });
     ask.parts = vec![AskPart::command(command)];
-    let rule = shorten(command, 200);
-    ask.choices = vec![
-        AskChoice::allow(),
-        AskChoice::deny(),
-        AskChoice::always(1, rule, AskScope::Session),
-        AskChoice::stop(),
-    ];
+    ask.choices = vec![AskChoice::allow(), AskChoice::deny()];
+    if command.len() <= MAX_RULE_BYTES {
+        ask.choices.push(AskChoice::always(1, command, AskScope::Session));
+    }
+    ask.choices.push(AskChoice::stop());
 }
 
 impl Answering for Demo {

@@ -9,7 +9,7 @@ use super::{NAME, OpenCodeStore};
 use crate::adapters::{Found, fault};
 use crate::model::{
     Ask, AskChannel, AskChoice, AskField, AskKind, AskOption, AskPart, AskScope, FaultCode,
-    Session, ToolCall, shorten,
+    MAX_RULE_BYTES, Session, ToolCall,
 };
 
 /// Reads the open requests of a waiting session from its server.
@@ -82,9 +82,10 @@ fn describe_permission(ask: &mut Ask, body: &Value) {
     ask.choices =
         vec![AskChoice::allow(), AskChoice::once("deny", "deny; without words this ends the turn")];
     let always = texts(&body["always"]);
-    if !always.is_empty() {
-        let rules: Vec<String> = always.iter().map(|rule| format!("{name}: {rule}")).collect();
-        let mut choice = AskChoice::always(1, shorten(&rules.join(", "), 400), AskScope::Project);
+    let rules: Vec<String> = always.iter().map(|rule| format!("{name}: {rule}")).collect();
+    let rules = rules.join(", ");
+    if !always.is_empty() && rules.len() <= MAX_RULE_BYTES {
+        let mut choice = AskChoice::always(1, rules, AskScope::Project);
         choice.label = "always in this directory, until its server ends".into();
         ask.choices.push(choice);
     }

@@ -9,8 +9,8 @@ use super::answer::{Answer, Paths};
 use super::position::{Position, Wanted};
 use crate::cli::{fuses, schema};
 use crate::face::{
-    Completion, FuseListRow, LockListRow, RunListRow, SessionScope, field_names, fuse_completions,
-    group_completions, session_completions,
+    AskListRow, Completion, FuseListRow, LockListRow, RunListRow, SessionScope, ask_completions,
+    field_names, fuse_completions, group_completions, session_completions,
 };
 use crate::session_table::SessionRow;
 
@@ -29,6 +29,9 @@ enum Kind {
     /// The words that the argument itself knows.
     Words,
     Sessions(SessionScope),
+    /// Asks that can be answered.
+    OpenAsks,
+    AsksOrSessions,
     Groups,
     Adapters,
     Directories,
@@ -130,6 +133,12 @@ fn of_kind(position: &Position<'_>, kind: Kind, argument: &Arg, typed: &str) -> 
         Kind::Words => Answer::of(possible_values(argument)),
         Kind::Sessions(_) if is_path(typed) => Answer::paths(Paths::Directories),
         Kind::Sessions(scope) => with_fleet(|fleet| session_completions(fleet, scope, typed)),
+        Kind::OpenAsks => with_fleet(|fleet| ask_completions(fleet, true, typed)),
+        Kind::AsksOrSessions => with_fleet(|fleet| {
+            let mut all = ask_completions(fleet, false, typed);
+            all.extend(session_completions(fleet, SessionScope::Live, typed));
+            all
+        }),
         Kind::Groups => with_fleet(group_completions),
         Kind::Adapters => {
             let names = ALL.iter().map(|adapter| Completion::new(adapter.name(), ""));
@@ -172,6 +181,8 @@ fn kind(path: &[&str], argument: &Arg) -> Kind {
         ("name", ["schema"]) => Kind::Schemas,
         ("command", ["man"]) => Kind::Commands,
         _ => match argument.get_value_names().and_then(|names| names.first()).map_or("", |n| n) {
+            "ASK" => Kind::OpenAsks,
+            "ASK|ID" => Kind::AsksOrSessions,
             "GROUP" => Kind::Groups,
             "DIR" => Kind::Directories,
             "DIR|ID" => Kind::FusesOrDirectories,
@@ -215,6 +226,7 @@ fn sort_keys(path: &[&str]) -> Vec<Completion> {
         ["locks"] => field_names::<LockListRow>(),
         ["fuses"] => field_names::<FuseListRow>(),
         ["adapters"] => field_names::<AdapterRow>(),
+        ["asks"] => field_names::<AskListRow>(),
         _ => Vec::new(),
     };
     keys.into_iter().map(|key| Completion::new(key, "")).collect()
