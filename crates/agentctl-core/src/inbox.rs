@@ -8,6 +8,9 @@ mod answerer;
 mod delivery;
 mod handing;
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use self::answerer::{Answerer, AnswererAbove, AnswererLink, AnswererSession};
@@ -186,20 +189,46 @@ fn check_offered(ask: &Ask, reply: &Reply) -> Result<(), AnswerError> {
     }
 }
 
-/// Takes the lock of one ask, so that a second answer looks only after the first one is delivered.
-fn lock(fleet: &Fleet, ask: &str) -> Result<std::fs::File, AnswerError> {
+/// The lock of one ask: a second answer looks only after the first one is delivered.
+struct AskLock {
+    path: PathBuf,
+    _held: File,
+}
+
+impl Drop for AskLock {
+    /// Removes the file while its lock is still held, so that a file with a name is never without its lock.
+    fn drop(&mut self) {
+        let _wiped = std::fs::remove_file(&self.path);
+    }
+}
+
+fn lock(fleet: &Fleet, ask: &str) -> Result<AskLock, AnswerError> {
     let folder = fleet.host.runtime().join("answers");
     let failed = |error: std::io::Error| AnswerError::Lock(error.to_string());
-    private::directory(&folder).map_err(failed)?;
     let path = folder.join(format!("{ask}.lock"));
-    let file = open_mutex(&path).map_err(failed)?;
-    let held = take(file, Instant::now() + LOCK_TIMEOUT).map_err(|error| match error {
-        EnterError::Busy => AnswerError::Busy,
-        EnterError::Io(error) => failed(error),
-    })?;
-    // The name is not needed any more: a later answer finds no open ask.
-    let _left = std::fs::remove_file(&path);
-    Ok(held)
+    let until = Instant::now() + LOCK_TIMEOUT;
+    loop {
+        private::directory(&folder).map_err(failed)?;
+        let file = open_mutex(&path).map_err(failed)?;
+        let held = take(file, until).map_err(|error| match error {
+            EnterError::Busy => AnswerError::Busy,
+            EnterError::Io(error) => failed(error),
+        })?;
+        // The answer before this one has removed the file: another answer may hold the lock of a new file.
+        if has_name(&held, &path).map_err(failed)? {
+            return Ok(AskLock { path, _held: held });
+        }
+    }
+}
+
+/// Says whether this open file is the one that has this name.
+fn has_name(file: &File, path: &Path) -> std::io::Result<bool> {
+    let held = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn deliver(fleet: &Fleet, now: &OpenAsk, reply: &Reply) -> Result<Delivered, AnswerError> {
