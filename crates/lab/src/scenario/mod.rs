@@ -4,6 +4,7 @@ mod alike;
 pub mod claude_code;
 pub mod codex;
 mod control;
+mod inbox_bars;
 pub mod openclaw;
 pub mod opencode;
 pub mod pi;
