@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::{Value, json};
+
 use super::{env, settings};
 use crate::scenario::inbox_bars::Asking;
 use crate::stage::{Stage, Trouble};
@@ -26,15 +28,14 @@ impl Asking for OpenCode {
         format!("[[tool:{command}]]")
     }
 
-    /// A plugin that acts before each tool.
+    /// A plugin would be fetched from a registry first, so the script is a local MCP server of its settings: a
+    /// process that OpenCode starts by itself, outside of its tools.
     fn hook(stage: &Stage, script: &Path) -> Result<(), Trouble> {
-        let plugin = format!(
-            "import {{ spawnSync }} from \"node:child_process\"\n\
-             export const Hook = async () => ({{\n\
-               \"tool.execute.before\": async () => {{ spawnSync(\"sh\", [{:?}]) }},\n\
-             }})\n",
-            script.display().to_string()
-        );
-        stage.write(".config/opencode/plugin/hook.js", &plugin)
+        let path = stage.home.join(".config/opencode/opencode.json");
+        let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+        let mut settings: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let command = json!(["sh", script.to_string_lossy()]);
+        settings["mcp"] = json!({"hook": {"type": "local", "command": command, "enabled": true}});
+        stage.write(".config/opencode/opencode.json", &settings.to_string())
     }
 }
