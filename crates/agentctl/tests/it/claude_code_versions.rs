@@ -219,10 +219,7 @@ fn a_kept_session_of_an_older_version_is_not_idle_before_its_first_prompt() {
         let claude = Claude::new();
         // Places the program of the agent.
         claude.home.agent("claude", "ws", &[]).kill();
-        let mut old: Value =
-            serde_json::from_str(&record(A, &claude.cwd, &json!({"entrypoint": "sdk-cli"})))
-                .expect("JSON");
-        old.as_object_mut().expect("an object").remove("pidDomain");
+        let old = record(A, &claude.cwd, &older(&json!({"startedAt": crate::opencode::now_ms()})));
         let (program, output) = (claude.home.at("bin/claude"), claude.home.at("output"));
         let script = format!(
             "start=$(awk '{{print $22}}' /proc/$$/stat)\n\

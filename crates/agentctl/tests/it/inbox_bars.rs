@@ -335,7 +335,7 @@ fn a_large_message_arrives_whole_and_a_stopped_process_takes_none() {
         let home = home();
         let id = launch(&home, "w", "x [[say:ready]]", &["--keep"]);
         eventually("it rests", || (status(&home, &id)["status"] == "idle").then_some(()));
-        let words: Vec<String> = (0..131_000).map(|n| format!("{n:06}")).collect();
+        let words: Vec<String> = (0..132_000).map(|n| format!("{n:06}")).collect();
         let long = format!("long {} the end", words.join(" "));
         assert!(long.len() > 900 << 10);
         let file = home.write("long", &long);
