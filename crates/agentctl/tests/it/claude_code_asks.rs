@@ -37,7 +37,9 @@ impl Asking {
     /// A session without a terminal whose hook writes its decision there.
     fn writing_to(output: &str) -> Self {
         let more = json!({"status": "busy", "entrypoint": "sdk-cli"});
-        Self::starting(&more, hook_input("touch x").to_string().as_bytes(), output, |_| String::new())
+        Self::starting(&more, hook_input("touch x").to_string().as_bytes(), output, |_| {
+            String::new()
+        })
     }
 
     /// The same as [`Asking::new`], with a further script that the agent starts.
@@ -353,8 +355,9 @@ fn no_asker_is_left_when_the_terminal_answers_or_the_agent_dies() {
             let more = json!({"status": "waiting", "waitingFor": "permission prompt"});
             let mut asking = Asking::new(&more, hook_input("touch x").to_string().as_bytes());
             asking.ask();
-            if round % 2 == 0 {
-                let path = asking.claude.record_path.replace("{pid}", &asking.agent.pid().to_string());
+            if round.is_multiple_of(2) {
+                let path =
+                    asking.claude.record_path.replace("{pid}", &asking.agent.pid().to_string());
                 let text = std::fs::read_to_string(&path).expect("there");
                 std::fs::write(&path, text.replace("waiting", "busy")).expect("written");
             } else {
@@ -388,7 +391,8 @@ fn nothing_can_change_an_ask_that_is_held() {
         let pid = Asking::askers()[0];
         let held = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("readable").flatten();
         let held = held.map(|entry| entry.path()).find(|path| {
-            std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("memfd:agentctl-ask"))
+            std::fs::read_link(path)
+                .is_ok_and(|to| to.to_string_lossy().contains("memfd:agentctl-ask"))
         });
         let held = held.expect("it holds the ask");
         let written = std::fs::OpenOptions::new().write(true).open(&held);
@@ -406,7 +410,8 @@ fn a_second_answer_is_not_delivered_while_the_first_is_on_its_way() {
         let asking = Asking::headless();
         let ask = asking.ask();
         let asker = Asking::askers()[0];
-        let asker = rustix::process::Pid::from_raw(i32::try_from(asker).expect("a pid")).expect("a pid");
+        let asker =
+            rustix::process::Pid::from_raw(i32::try_from(asker).expect("a pid")).expect("a pid");
         rustix::process::kill_process(asker, rustix::process::Signal::STOP).expect("it lives");
         let id = ask["id"].as_str().expect("an id");
         let mut first = asking.claude.home.command(&["answer", id, "--allow"]);

@@ -236,7 +236,10 @@ fn a_kept_session_of_an_older_version_is_not_idle_before_its_first_prompt() {
         let row = testkit::eventually("it is listed", || {
             claude.list().sessions().into_iter().find(|row| row["id"] == A)
         });
-        assert_eq!((&row["status"], &row["reason"]["kind"]), (&"running".into(), &"starting".into()));
+        assert_eq!(
+            (&row["status"], &row["reason"]["kind"]),
+            (&"running".into(), &"starting".into())
+        );
         // A conversation that it has taken up: its turns are older than the process.
         claude.transcript(A, &[prompt("before"), said("answered")]);
         assert_eq!(claude.row(A)["status"], "running");

@@ -61,8 +61,9 @@ fn ways_below(home: &TestHome) -> Vec<(&'static str, String)> {
 fn write_answers(home: &TestHome, ask: &str, ways: &[(&'static str, String)]) {
     let (program, at) = (env!("CARGO_BIN_EXE_agentctl"), home.path().display().to_string());
     for (way, _) in ways {
-        let script =
-            format!("{program} answer {ask} --allow > {at}/{way}.out 2>&1; echo $? > {at}/{way}.code\n");
+        let script = format!(
+            "{program} answer {ask} --allow > {at}/{way}.out 2>&1; echo $? > {at}/{way}.code\n"
+        );
         home.write(&format!("{way}.sh"), script);
     }
 }
@@ -155,7 +156,8 @@ fn asks_are_the_same_without_daemon_shims_and_folders() {
         let prompts = ["[[permit:touch made]]", "[[ask:Which?|Red|Blue]]"];
         let mut ids = Vec::new();
         for (at, prompt) in prompts.iter().enumerate() {
-            let id = launch(&home, &format!("w{at}"), &format!("x {prompt} [[say:after]]"), &["--keep"]);
+            let id =
+                launch(&home, &format!("w{at}"), &format!("x {prompt} [[say:after]]"), &["--keep"]);
             ask_of(&home, &id);
             ids.push(id);
         }
@@ -171,8 +173,11 @@ fn asks_are_the_same_without_daemon_shims_and_folders() {
             argv.get(1).is_some_and(|word| word == "shim" || word == "daemon")
                 && argv[0].ends_with("agentctl")
         };
-        let ours: Vec<u32> =
-            everyone().into_iter().filter(|seen| is_ours(&seen.argv)).map(|seen| seen.pid).collect();
+        let ours: Vec<u32> = everyone()
+            .into_iter()
+            .filter(|seen| is_ours(&seen.argv))
+            .map(|seen| seen.pid)
+            .collect();
         assert!(ours.len() >= 3, "two shims and a daemon: {ours:?}");
         for pid in ours {
             signal(pid, Signal::KILL);
@@ -236,9 +241,26 @@ fn an_answer_that_waited_for_another_one_looks_again() {
 /// A7: text from an agent that is meant to harm the terminal or the reader.
 fn hostile(seed: usize) -> String {
     let parts = [
-        "\x1b[2J", "\x1b]0;owned\x07", "\x1b]52;c;cm0gLXJm\x07", "\x1bP$q\x1b\\", "\u{9b}31m", "\u{202e}txt.exe",
-        "\u{2066}", "\u{200b}", "\r", "\x08\x08\x08", "\x7f", "\0", "\u{85}", "\u{2028}", "../../etc/passwd",
-        "\u{feff}", "\x1b[?1049h", "\x1b]8;;file:///etc/passwd\x07here", "\u{e0041}", "\x1b[6n",
+        "\x1b[2J",
+        "\x1b]0;owned\x07",
+        "\x1b]52;c;cm0gLXJm\x07",
+        "\x1bP$q\x1b\\",
+        "\u{9b}31m",
+        "\u{202e}txt.exe",
+        "\u{2066}",
+        "\u{200b}",
+        "\r",
+        "\x08\x08\x08",
+        "\x7f",
+        "\0",
+        "\u{85}",
+        "\u{2028}",
+        "../../etc/passwd",
+        "\u{feff}",
+        "\x1b[?1049h",
+        "\x1b]8;;file:///etc/passwd\x07here",
+        "\u{e0041}",
+        "\x1b[6n",
     ];
     let at = |n: usize| parts[(seed / (n + 1) + seed * n) % parts.len()];
     format!("{} {seed} {}{}", at(0), at(1), at(2))
@@ -256,12 +278,19 @@ fn hostile_asks_are_shown_harmless() {
             let all = texts.join("\n");
             let input = match round % 4 {
                 0 => ("Bash", json!({"command": all, "description": texts[0]})),
-                1 => ("Edit", json!({"file_path": format!("../../{}", texts[1]), "old_string": all, "new_string": texts[2]})),
-                2 => ("AskUserQuestion", json!({"questions": [{"question": texts[3], "header": texts[4], "multiSelect": false,
-                    "options": texts.iter().map(|t| json!({"label": t, "description": t})).collect::<Vec<_>>()}]})),
+                1 => (
+                    "Edit",
+                    json!({"file_path": format!("../../{}", texts[1]), "old_string": all, "new_string": texts[2]}),
+                ),
+                2 => (
+                    "AskUserQuestion",
+                    json!({"questions": [{"question": texts[3], "header": texts[4], "multiSelect": false,
+                    "options": texts.iter().map(|t| json!({"label": t, "description": t})).collect::<Vec<_>>()}]}),
+                ),
                 _ => ("ExitPlanMode", json!({"plan": all})),
             };
-            claude.transcript(A, &[prompt("go"), tool_use(&format!("t{round}"), input.0, &input.1)]);
+            claude
+                .transcript(A, &[prompt("go"), tool_use(&format!("t{round}"), input.0, &input.1)]);
             let document = claude.home.run(&["asks", "--json"]);
             let id = document.json()["asks"][0]["id"].as_str().expect("an ask").to_owned();
             let shown = [
@@ -290,12 +319,22 @@ fn a_command_of_a_megabyte_is_listed_in_64_mib() {
         let claude = Claude::new();
         let more = json!({"status": "waiting", "waitingFor": "permission prompt"});
         let _agent = claude.live(A, &more);
-        let command = format!("touch {}/made; true {}", claude.home.path().display(), "x".repeat(1 << 20));
+        let command =
+            format!("touch {}/made; true {}", claude.home.path().display(), "x".repeat(1 << 20));
         claude.transcript(A, &[prompt("go"), tool_use("t1", "Bash", &json!({"command": command}))]);
         let cramped = |args: &[&str]| {
             let mut limited = Command::new("sh");
-            limited.args(["-c", "ulimit -d 65536; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_agentctl")]);
-            limited.args(args).env_clear().env("HOME", claude.home.path()).env("PATH", "/usr/bin:/bin");
+            limited.args([
+                "-c",
+                "ulimit -d 65536; exec \"$@\"",
+                "sh",
+                env!("CARGO_BIN_EXE_agentctl"),
+            ]);
+            limited
+                .args(args)
+                .env_clear()
+                .env("HOME", claude.home.path())
+                .env("PATH", "/usr/bin:/bin");
             let output = limited.output().expect("runs");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             String::from_utf8_lossy(&output.stdout).into_owned()
@@ -364,7 +403,8 @@ fn is_dead(pid: u32) -> bool {
 
 /// The live processes of this program whose first word is one of these.
 fn processes(words: &[&str]) -> Vec<(u32, String)> {
-    let named = |argv: &[String]| argv.get(1).filter(|word| words.contains(&word.as_str())).cloned();
+    let named =
+        |argv: &[String]| argv.get(1).filter(|word| words.contains(&word.as_str())).cloned();
     let all = everyone().into_iter().filter_map(|seen| Some((seen.pid, named(&seen.argv)?)));
     all.filter(|(pid, _)| !is_dead(*pid)).collect()
 }
@@ -378,12 +418,13 @@ fn every_kept_agent_can_be_stopped_whoever_was_killed_at_its_launch() {
         let mut dice = testkit::Dice::from("AGENTCTL_RACE_SEED");
         let mut lived = 0;
         for round in 0..rounds(6) {
-            if round % 5 == 0 {
+            if round.is_multiple_of(5) {
                 let _running = home.run(&["daemon", "start"]);
             }
             let cwd = crate::launched::folder(&home, &format!("w{round}"));
             let prompt = format!("round {round} [[say:answered]]");
-            let mut launch = home.command(&["launch", "demo", "--keep", "--cwd", &cwd, "-p", &prompt]);
+            let mut launch =
+                home.command(&["launch", "demo", "--keep", "--cwd", &cwd, "-p", &prompt]);
             launch.stdout(Stdio::null()).stderr(Stdio::null());
             let mut launcher = Running(launch.spawn().expect("started"));
             let victim = dice.pick(&["launch", "shim", "daemon"]);
@@ -402,8 +443,10 @@ fn every_kept_agent_can_be_stopped_whoever_was_killed_at_its_launch() {
                 lived += 1;
                 let row = eventually("the agent is listed with its session", || {
                     let rows = home.run(&["list", "--json"]).sessions();
-                    let row = rows.into_iter().find(|row| row["pid"] == pid && row["id"].is_string());
-                    row.filter(|row| row["status"] == "idle").or_else(|| is_dead(pid).then_some(Value::Null))
+                    let row =
+                        rows.into_iter().find(|row| row["pid"] == pid && row["id"].is_string());
+                    row.filter(|row| row["status"] == "idle")
+                        .or_else(|| is_dead(pid).then_some(Value::Null))
                 });
                 if let Some(id) = row["id"].as_str() {
                     let lines = home.run(&["logs", id, "-n", "100", "--json"]).stdout;

@@ -279,7 +279,8 @@ impl Living<'_> {
         if served.state.is_none() {
             // Versions before 2.1.280 write no status without a terminal; later ones within 170 ms.
             served.single_prompt = !streams || !older;
-            served.first_prompt = !served.single_prompt && frames::awaits_first_turn(self.look, process);
+            served.first_prompt =
+                !served.single_prompt && frames::awaits_first_turn(self.look, process);
             // A transcript without a turn since this process began: it has not been prompted yet.
             served.unprompted = true;
         }
