@@ -97,6 +97,16 @@ record agent scenario case *args:
 lab-versions *args:
     cargo run --release --locked -p lab -- versions --page docs/CONFORMANCE.md {{args}}
 
-# Have eight processes answer one ask at once, many times: exactly one is taken
+# Have eight processes answer one ask at once, many times, with the release program: exactly one is taken
 answers rounds="1000":
-    AGENTCTL_ANSWER_ROUNDS={{rounds}} cargo test --locked -p agentctl --test it inbox::of_many -- --nocapture
+    AGENTCTL_ANSWER_ROUNDS={{rounds}} cargo test --release --locked -p agentctl --test it inbox::of_many -- --nocapture
+
+# The other bars of the inbox that are counted in rounds: askers, refusals, hostile asks, messages
+inbox-bars rounds="300":
+    AGENTCTL_ANSWER_ROUNDS={{rounds}} cargo test --release --locked -p agentctl --test it -- --nocapture \
+        inbox_bars:: claude_code_asks::of_eight claude_code_asks::no_asker send::many_senders
+
+# The same with a real agent: eight answers at once, and messages of four senders
+lab-answers agent rounds="50":
+    cargo run --release --locked -p lab -- run --agent {{agent}} --rounds {{rounds}} \
+        --scenario asked-at-once --scenario kept-at-once --scenario kept-messages

@@ -213,9 +213,9 @@ impl Drop for AskLock {
 impl AskLock {
     /// Takes the lock in this folder until a deadline.
     fn take(folder: &Path, ask: &str, until: Instant) -> Result<Self, EnterError> {
-        private::directory(folder)?;
         let path = folder.join(format!("{ask}.lock"));
         loop {
+            private::directory(folder)?;
             let held = take(open_mutex(&path)?, until)?;
             let ours = held.metadata()?;
             let is_named = std::fs::symlink_metadata(&path)

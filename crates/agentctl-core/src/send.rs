@@ -9,13 +9,17 @@ use std::time::{Duration, Instant};
 use crate::adapters::answering::{Answering, NotSaid, Saying, Speech, SpokenMessage};
 use crate::adapters::{Adapter, Look, Root};
 use crate::fleet::{self, Fleet, Query};
-use crate::model::{Ask, Fault, Join, Message, Role, Session, Status, Target};
+use crate::kernel::Liveness;
+use crate::model::{Ask, Fault, Join, Message, Role, ServingProcess, Session, Status, Target};
 use crate::orders;
 use crate::transcript::Transcript;
 use crate::wait::{self, Quorum, Until, WaitOptions};
 
 /// Time for another writer to finish with the standard input of the agent.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the record to hold a message that was given to a running turn: some agents record it only when the
+/// tool that runs has ended.
+const STEERED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time between two looks at the record.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -37,8 +41,12 @@ pub struct SentMessage {
     pub id: uuid::Uuid,
     /// How it reached the session.
     pub how: Sent,
+    /// The agent or its server has taken it, or it is in the standard input of the agent.
+    pub is_taken: bool,
     /// The session's own record holds it.
     pub is_confirmed: bool,
+    /// How long the record was watched.
+    pub watched: Duration,
     /// The sources that failed.
     pub faults: Vec<Fault>,
 }
@@ -80,6 +88,14 @@ pub fn send(
     let Some((adapter, answering)) = adapter.zip(answering) else {
         return Err(refused(&session, "its agent takes no messages while it lives", None));
     };
+    let is_paused = |serving: &ServingProcess| {
+        fleet.host.kernel.liveness(&serving.id) == Liveness::Alive { paused: true }
+    };
+    if let Some(serving) = session.processes.iter().find(|serving| is_paused(serving)) {
+        let why = "its process is stopped by a signal and reads nothing";
+        let hint = format!("`kill -CONT {}` lets it go on", serving.id.pid);
+        return Err(refused(&session, why, Some(hint)));
+    }
     let look = fleet::look(fleet, fleet.host.deadlines.live);
     let root = Root::find(&adapter.roots(&look), &session.root);
     let is_idle = session.status == Status::Idle;
@@ -119,19 +135,24 @@ impl Handing<'_> {
         }
         let message = SpokenMessage { id: uuid::Uuid::new_v4(), text };
         let said = self.answering.say(self.look, self.root, &self.session, &message);
-        match said {
+        let is_taken = match said {
+            Ok(Saying::Taken) => true,
+            Ok(Saying::Line(line)) => {
+                self.write(&line)?;
+                true
+            }
             // An unclear delivery may still show in the record.
-            Ok(Saying::Taken) | Err(NotSaid::Unclear(_)) => {}
-            Ok(Saying::Line(line)) => self.write(&line)?,
+            Err(NotSaid::Unclear(_)) => false,
             Err(NotSaid::Refused(why)) => return Err(refused(&self.session, &why, None)),
-        }
-        let until = Instant::now() + self.fleet.host.deadlines.live;
-        let is_confirmed = self.is_recorded(&mut transcript, &message, until);
-        let how = match self.session.status {
-            Status::Idle => Sent::TurnBegun,
-            _ => Sent::Steered,
         };
-        Ok(SentMessage { session: self.session, id: message.id, how, is_confirmed, faults })
+        let live = self.fleet.host.deadlines.live;
+        let (how, limit) = match self.session.status {
+            Status::Idle => (Sent::TurnBegun, live),
+            _ => (Sent::Steered, live.max(STEERED_TIMEOUT)),
+        };
+        let is_confirmed = self.is_recorded(&mut transcript, &message, Instant::now() + limit);
+        let (session, id) = (self.session, message.id);
+        Ok(SentMessage { session, id, how, is_taken, is_confirmed, watched: limit, faults })
     }
 
     /// Writes a line into the standard input of the agent.

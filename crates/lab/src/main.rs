@@ -47,6 +47,9 @@ struct RunArgs {
     /// Another version of an agent than the newest promised one; VERSION may be `latest`
     #[arg(long, value_name = "AGENT=VERSION")]
     version: Vec<String>,
+    /// Play this many rounds where a scenario counts in rounds
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
     /// The program to judge, instead of building the one of this tree
     #[arg(long, value_name = "PROGRAM")]
     agentctl: Option<PathBuf>,
@@ -104,6 +107,8 @@ struct PlayArgs {
     #[arg(long)]
     agentctl: PathBuf,
     #[arg(long)]
+    rounds: Option<usize>,
+    #[arg(long)]
     folder: PathBuf,
 }
 
@@ -139,7 +144,8 @@ fn run(args: &RunArgs) -> Result<bool, String> {
     let mut rows = Vec::new();
     for scenario in wanted {
         let agent = installed(scenario.agent, named.get(scenario.agent).map(String::as_str))?;
-        let props = Props { agent, agentctl: agentctl.clone(), keep: None };
+        let (agentctl, rounds) = (agentctl.clone(), args.rounds);
+        let props = Props { agent, agentctl, keep: None, rounds };
         let played = play::in_namespace(scenario, &props, &stop);
         let row = Row { scenario, version: props.agent.version, played };
         println!("{}", report::line(&row));
@@ -190,9 +196,10 @@ fn play_versions(args: &VersionsArgs) -> Result<bool, String> {
             let played = match &agent {
                 Ok(agent) => {
                     let (agent, agentctl) = (agent.clone(), agentctl.clone());
-                    play::in_namespace(scenario, &Props { agent, agentctl, keep: None }, &stop)
+                    let props = Props { agent, agentctl, keep: None, rounds: None };
+                    play::in_namespace(scenario, &props, &stop)
                 }
-                Err(error) => Played { checks: Vec::new(), trouble: Some(error.clone()) },
+                Err(error) => Played::failed(error.clone()),
             };
             let row = Row { scenario, version: version.clone(), played };
             println!("{}", report::line(&row));
@@ -243,8 +250,8 @@ fn record(args: &RecordArgs) -> Result<(), String> {
     let version = args.version.clone();
     let keep = args.fixture.with_extension("home");
     let agent = installed(scenario.agent, version.as_deref())?;
-    let props =
-        Props { agent, agentctl: judged(args.agentctl.as_deref())?, keep: Some(keep.clone()) };
+    let agentctl = judged(args.agentctl.as_deref())?;
+    let props = Props { agent, agentctl, keep: Some(keep.clone()), rounds: None };
     let played = play::in_namespace(scenario, &props, &interruptible()?);
     if let Some(trouble) = played.trouble {
         return Err(trouble);
@@ -264,7 +271,8 @@ fn play_here(args: &PlayArgs) -> Result<(), String> {
     let scenario = find(&args.agent, &args.scenario)?;
     let agent =
         Installed { agent: scenario.agent, version: args.version.clone(), bin: args.bin.clone() };
-    let props = Props { agent, agentctl: args.agentctl.clone(), keep: None };
+    let (agentctl, rounds) = (args.agentctl.clone(), args.rounds);
+    let props = Props { agent, agentctl, keep: None, rounds };
     play::here(scenario, &props, &args.folder)
 }
 

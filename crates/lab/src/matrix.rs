@@ -132,7 +132,7 @@ mod tests {
         let mut all = crate::scenario::all();
         let scenario = all.find(|s| s.agent == "claude-code" && s.name == "version-call");
         let check = Check { alive: true, verdict, ..Check::of("m", true, String::new()) };
-        let played = Played { checks: vec![check], trouble: None };
+        let played = Played { checks: vec![check], trouble: None, notes: Vec::new() };
         Row { scenario: scenario.expect("it exists"), version: version.into(), played }
     }
 

@@ -18,6 +18,8 @@ pub const WAS: &str = ".lab-was";
 
 /// Longer than any scenario needs, even on a loaded machine.
 const SCENARIO_TIMEOUT: Duration = Duration::from_mins(4);
+/// The same of one more round.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result of one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,9 +28,18 @@ pub struct Played {
     pub checks: Vec<Check>,
     /// Why it could not be played to its end.
     pub trouble: Option<String>,
+    /// Numbers that were counted, for the terminal.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 impl Played {
+    /// Makes the result of a scenario that could not be played.
+    #[must_use]
+    pub fn failed(why: String) -> Self {
+        Self { checks: Vec::new(), trouble: Some(why), notes: Vec::new() }
+    }
+
     /// Returns the worst of its comparisons; a scenario that was not played through shows nothing.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
@@ -48,13 +59,16 @@ pub struct Props {
     pub agentctl: PathBuf,
     /// Keep the home here instead of removing it.
     pub keep: Option<PathBuf>,
+    /// The rounds of scenarios that count in rounds.
+    pub rounds: Option<usize>,
 }
 
 /// Plays one scenario in a namespace of its own.
 pub fn in_namespace(scenario: &Scenario, props: &Props, stop: &Arc<AtomicBool>) -> Played {
     match start(scenario, props) {
         Ok((child, folder)) => {
-            let played = finish(child, folder.path(), stop);
+            let limit = SCENARIO_TIMEOUT + ROUND_TIMEOUT * rounds(props);
+            let played = finish(child, folder.path(), limit, stop);
             if let Some(keep) = &props.keep {
                 // A kept home is moved, and its old path is stored: its files contain that path.
                 let was = folder.path().join("home");
@@ -63,8 +77,12 @@ pub fn in_namespace(scenario: &Scenario, props: &Props, stop: &Arc<AtomicBool>) 
             }
             played
         }
-        Err(error) => Played { checks: Vec::new(), trouble: Some(error) },
+        Err(error) => Played::failed(error),
     }
+}
+
+fn rounds(props: &Props) -> u32 {
+    props.rounds.map_or(0, |rounds| u32::try_from(rounds).unwrap_or(u32::MAX).min(10_000))
 }
 
 fn start(scenario: &Scenario, props: &Props) -> Result<(Child, tempfile::TempDir), String> {
@@ -82,6 +100,9 @@ fn start(scenario: &Scenario, props: &Props) -> Result<(Child, tempfile::TempDir
     command.arg(program);
     command.args(["play", scenario.agent, scenario.name, "--version", &props.agent.version]);
     command.arg("--bin").arg(&props.agent.bin).arg("--agentctl").arg(&props.agentctl);
+    if let Some(rounds) = props.rounds {
+        command.args(["--rounds", &rounds.to_string()]);
+    }
     command.arg("--folder").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
     let said = std::fs::File::create(folder.path().join("stderr")).map_err(|e| e.to_string())?;
     let child = command.stderr(said).spawn().map_err(|e| format!("unshare: {e}"))?;
@@ -89,8 +110,8 @@ fn start(scenario: &Scenario, props: &Props) -> Result<(Child, tempfile::TempDir
 }
 
 /// Waits for the end; an interrupt or a scenario that never ends takes its whole namespace along.
-fn finish(mut child: Child, folder: &Path, stop: &Arc<AtomicBool>) -> Played {
-    let end = Instant::now() + SCENARIO_TIMEOUT;
+fn finish(mut child: Child, folder: &Path, limit: Duration, stop: &Arc<AtomicBool>) -> Played {
+    let end = Instant::now() + limit;
     let trouble = loop {
         match child.try_wait() {
             Ok(Some(_)) => break None,
@@ -109,13 +130,10 @@ fn finish(mut child: Child, folder: &Path, stop: &Arc<AtomicBool>) -> Played {
     let played = result.and_then(|bytes| serde_json::from_slice::<Played>(&bytes).ok());
     match (played, trouble) {
         (Some(played), None) => played,
-        (_, Some(trouble)) => Played { checks: Vec::new(), trouble: Some(trouble) },
+        (_, Some(trouble)) => Played::failed(trouble),
         (None, None) => {
             let said = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
-            Played {
-                checks: Vec::new(),
-                trouble: Some(format!("it left no result: {}", said.trim())),
-            }
+            Played::failed(format!("it left no result: {}", said.trim()))
         }
     }
 }
@@ -140,9 +158,11 @@ pub fn here(scenario: &Scenario, props: &Props, folder: &Path) -> Result<(), Str
         }
     }
     let mut stage = Stage::new(folder, props.agent.clone(), props.agentctl.clone())?;
+    stage.set_rounds(props.rounds);
     let trouble = (scenario.play)(&mut stage).err();
     let trouble = trouble.map(|why| format!("{why}\n{}", last_said(&stage)));
-    let played = Played { checks: stage.into_checks(), trouble };
+    let (checks, notes) = stage.into_results();
+    let played = Played { checks, trouble, notes };
     let text = serde_json::to_vec(&played).map_err(|e| e.to_string())?;
     std::fs::write(folder.join("result.json"), text).map_err(|e| e.to_string())
 }

@@ -73,6 +73,9 @@ pub fn line(row: &Row<'_>) -> String {
             tell(evidence);
         }
     }
+    for note in &row.played.notes {
+        tell(note);
+    }
     out
 }
 

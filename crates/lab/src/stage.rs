@@ -38,6 +38,8 @@ pub struct Stage {
     /// The program that is judged.
     pub agentctl: PathBuf,
     checks: Vec<Check>,
+    notes: Vec<String>,
+    rounds: Option<usize>,
     terminals: usize,
     pub(crate) orders: std::cell::Cell<usize>,
 }
@@ -56,11 +58,24 @@ impl Stage {
             agent,
             agentctl,
             checks: Vec::new(),
+            notes: Vec::new(),
+            rounds: None,
             terminals: 0,
             orders: 0.into(),
         };
         stage.write(".config/agentctl/config.toml", LIMITS)?;
         Ok(stage)
+    }
+
+    /// Sets the rounds of scenarios that count in rounds.
+    pub fn set_rounds(&mut self, rounds: Option<usize>) {
+        self.rounds = rounds;
+    }
+
+    /// Returns the rounds to play: those of the command line, or these.
+    #[must_use]
+    pub fn rounds(&self, usual: usize) -> usize {
+        self.rounds.unwrap_or(usual)
     }
 
     /// Returns a directory to work in, made if needed.
@@ -228,10 +243,15 @@ impl Stage {
         self.checks.push(check);
     }
 
-    /// Returns the checks.
+    /// Adds a sentence for the terminal, with numbers that were counted.
+    pub fn note(&mut self, text: &str) {
+        self.notes.push(text.to_owned());
+    }
+
+    /// Returns the checks and the notes.
     #[must_use]
-    pub fn into_checks(self) -> Vec<Check> {
-        self.checks
+    pub fn into_results(self) -> (Vec<Check>, Vec<String>) {
+        (self.checks, self.notes)
     }
 }
 

@@ -35,6 +35,9 @@ pub struct Served {
     pub paused: bool,
     /// It was started for one prompt: before that has arrived it is starting, not idle.
     pub single_prompt: bool,
+    /// It was started with a prompt that it has not worked through yet, and stays afterwards: before that prompt
+    /// is in its record it is starting, not idle.
+    pub first_prompt: bool,
     /// It may be without a prompt so far: a record without a turn then means that the session rests. If
     /// this is not set, such a record (deleted, cut, or never written) says nothing about the process.
     pub unprompted: bool,
@@ -77,6 +80,7 @@ impl Served {
             hosted: false,
             paused: false,
             single_prompt: false,
+            first_prompt: false,
             unprompted: false,
             state: Some(State { status: Status::Unknown, reason }),
             outcome: None,
@@ -107,6 +111,7 @@ impl Served {
             hosted: false,
             paused: process.paused,
             single_prompt: false,
+            first_prompt: false,
             unprompted: false,
             state: None,
             outcome: None,

@@ -45,8 +45,12 @@ pub struct SendDocument {
     pub message_id: String,
     /// How it reached the session.
     pub how: MessageWay,
+    /// The agent or its server has taken it, or it is in the standard input of the agent.
+    pub taken: bool,
     /// The session's own record holds it.
     pub confirmed: bool,
+    /// How long the record was watched at most, in milliseconds.
+    pub watched_ms: u64,
     /// The sources that could not be asked.
     pub faults: Vec<Fault>,
 }
@@ -110,7 +114,9 @@ impl Fleet {
                 Sent::TurnBegun => MessageWay::TurnBegun,
                 Sent::Steered => MessageWay::Steered,
             },
+            taken: sent.is_taken || sent.is_confirmed,
             confirmed: sent.is_confirmed,
+            watched_ms: u64::try_from(sent.watched.as_millis()).unwrap_or(u64::MAX),
             faults,
         })
     }

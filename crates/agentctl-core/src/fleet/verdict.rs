@@ -82,14 +82,14 @@ pub fn join(view: &View, locator: &Locator, record: Record, open_child: Option<&
     session
 }
 
-/// Says whether a process that was started for one prompt has not begun its turn: its record has no turn, or
-/// its newest turn ended before the process started. Such a process is starting, not idle.
+/// Says whether a process that was started with a prompt has not begun its turn: its record has no turn, or its
+/// newest turn ended before the process started. Such a process is starting, not idle.
 fn awaits_prompt(claim: &Served, turn: &Turn, newest: Option<Time>) -> bool {
     let is_older = || match (newest, claim.started_at) {
         (Some(newest), Some(start)) => newest < start,
         (newest, _) => newest.is_none(),
     };
-    claim.single_prompt && (*turn == Turn::None || is_older())
+    (claim.single_prompt || claim.first_prompt) && (*turn == Turn::None || is_older())
 }
 
 /// Decides about a subagent. Unless a live source names it, it lives in the process of its parent only.

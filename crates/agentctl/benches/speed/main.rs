@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used)] // a bench starts programs and looks around
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its table is its purpose
 
+mod asker;
 mod asking;
 mod awake;
 mod crowd;

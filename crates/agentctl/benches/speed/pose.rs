@@ -28,6 +28,11 @@ pub(crate) fn hold() -> ! {
     }
     println!("ready");
     std::io::stdout().flush().expect("said");
+    // Each line is the command of a hook that the agent runs.
+    for hook in std::io::stdin().lines().map_while(Result::ok) {
+        let shell = Command::new("/bin/sh").arg("-c").arg(hook).stdin(Stdio::null()).spawn();
+        drop(shell.expect("started"));
+    }
     loop {
         std::thread::park();
     }
@@ -56,7 +61,7 @@ pub(crate) fn start(home: &Path, manifest: &Manifest, agent: &str, programs: &Pa
         std::fs::write(&lock, "").expect("written");
         command.arg(&lock).arg(home.join(&made.path));
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut posing = Beside::start(&mut command);
     let stdout = posing.child.stdout.take().expect("piped");
     BufReader::new(stdout).read_line(&mut String::new()).expect("ready");

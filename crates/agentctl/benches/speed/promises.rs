@@ -54,6 +54,7 @@ pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
     bench.telling();
     bench.launching();
     bench.asking();
+    bench.asker();
     bench.awake();
     bench.rows
 }
@@ -354,7 +355,7 @@ impl Bench<'_> {
         self.add_tails(what, reference, theirs, took, Some(most_ms));
     }
 
-    fn add_tails(
+    pub(crate) fn add_tails(
         &mut self,
         what: String,
         reference: String,
@@ -405,7 +406,7 @@ impl Bench<'_> {
         self.rewritten(bare, ("waiting", "session.waiting"), None);
     }
 
-    fn rounds_of_telling(&self) -> usize {
+    pub(crate) fn rounds_of_telling(&self) -> usize {
         (self.options.runs * 10).max(200)
     }
 

@@ -11,6 +11,7 @@ use testkit::{Agent, Output, eventually, sandboxed};
 
 use crate::assert_list_equals_status;
 use crate::claude_code::{A, Claude, prompt, record, tool_use};
+use crate::inbox_bars::rounds;
 
 /// A session that asks, and the output of its hook.
 struct Asking {
@@ -33,8 +34,25 @@ impl Asking {
         Self::with_script(more, input, |_| String::new())
     }
 
-    /// The same, with a further script that the agent starts.
+    /// A session without a terminal whose hook writes its decision there.
+    fn writing_to(output: &str) -> Self {
+        let more = json!({"status": "busy", "entrypoint": "sdk-cli"});
+        Self::starting(&more, hook_input("touch x").to_string().as_bytes(), output, |_| {
+            String::new()
+        })
+    }
+
+    /// The same as [`Asking::new`], with a further script that the agent starts.
     fn with_script(more: &Value, input: &[u8], script: impl Fn(&Path) -> String) -> Self {
+        Self::starting(more, input, "", script)
+    }
+
+    fn starting(
+        more: &Value,
+        input: &[u8],
+        output: &str,
+        script: impl Fn(&Path) -> String,
+    ) -> Self {
         let claude = Claude::new();
         let script = script(&claude.home.path());
         let call = tool_use("t1", "Bash", &json!({"command": "touch x", "description": "x"}));
@@ -46,7 +64,7 @@ impl Asking {
             env!("CARGO_BIN_EXE_agentctl"),
             runtime.display(),
             input_path.display(),
-            claude.home.at("decision").display(),
+            if output.is_empty() { claude.home.at("decision") } else { output.into() }.display(),
         );
         let text = record(A, &claude.cwd, more);
         // The double passes over a word that it does not know.
@@ -173,7 +191,7 @@ fn a_rule_is_stored_only_as_it_was_offered_and_a_denial_carries_its_words() {
 #[test]
 fn of_eight_answers_at_once_one_is_taken() {
     sandboxed(|| {
-        for _ in 0..5 {
+        for _ in 0..rounds(5) {
             let asking = Asking::headless();
             let id = asking.ask()["id"].as_str().expect("an id").to_owned();
             let children: Vec<_> = (0..8)
@@ -326,6 +344,86 @@ fn input_that_is_no_ask_of_a_proved_session_ends_the_asker_without_a_word() {
             assert_eq!(asking.decision(), "", "{input}");
             assert!(asking.rows().is_empty(), "{input}");
         }
+    });
+}
+
+/// A5: whatever settles an ask elsewhere, no asker is left.
+#[test]
+fn no_asker_is_left_when_the_terminal_answers_or_the_agent_dies() {
+    sandboxed(|| {
+        for round in 0..rounds(4) {
+            let more = json!({"status": "waiting", "waitingFor": "permission prompt"});
+            let mut asking = Asking::new(&more, hook_input("touch x").to_string().as_bytes());
+            asking.ask();
+            if round.is_multiple_of(2) {
+                let path =
+                    asking.claude.record_path.replace("{pid}", &asking.agent.pid().to_string());
+                let text = std::fs::read_to_string(&path).expect("there");
+                std::fs::write(&path, text.replace("waiting", "busy")).expect("written");
+            } else {
+                asking.agent.kill();
+            }
+            Asking::until_no_asker();
+            assert!(asking.rows().is_empty(), "round {round}");
+            assert_eq!(asking.decision(), "");
+        }
+    });
+}
+
+/// A8: a decision that the agent cannot read was not taken.
+#[test]
+fn an_answer_that_the_agent_cannot_read_is_not_taken() {
+    sandboxed(|| {
+        let asking = Asking::writing_to("/dev/full");
+        let ask = asking.ask();
+        let lost = asking.answer(&ask, &["--allow"]);
+        assert_ne!(lost.code, Some(0), "{}", lost.stdout);
+        Asking::until_no_asker();
+    });
+}
+
+/// A8: an ask cannot be changed where it is held.
+#[test]
+fn nothing_can_change_an_ask_that_is_held() {
+    sandboxed(|| {
+        let asking = Asking::headless();
+        let before = asking.ask();
+        let pid = Asking::askers()[0];
+        let held = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("readable").flatten();
+        let held = held.map(|entry| entry.path()).find(|path| {
+            std::fs::read_link(path)
+                .is_ok_and(|to| to.to_string_lossy().contains("memfd:agentctl-ask"))
+        });
+        let held = held.expect("it holds the ask");
+        let written = std::fs::OpenOptions::new().write(true).open(&held);
+        let written = written.and_then(|mut file| file.write_all(b"{\"input\":1}"));
+        assert!(written.is_err(), "the memory file is sealed");
+        assert!(std::fs::OpenOptions::new().write(true).truncate(true).open(&held).is_err());
+        assert_eq!(asking.ask()["id"], before["id"]);
+    });
+}
+
+/// A2: answers to one ask are delivered one after the other, also while the asker is slow.
+#[test]
+fn a_second_answer_is_not_delivered_while_the_first_is_on_its_way() {
+    sandboxed(|| {
+        let asking = Asking::headless();
+        let ask = asking.ask();
+        let asker = Asking::askers()[0];
+        let asker =
+            rustix::process::Pid::from_raw(i32::try_from(asker).expect("a pid")).expect("a pid");
+        rustix::process::kill_process(asker, rustix::process::Signal::STOP).expect("it lives");
+        let id = ask["id"].as_str().expect("an id");
+        let mut first = asking.claude.home.command(&["answer", id, "--allow"]);
+        let first = crate::wait::Running(first.stdout(Stdio::null()).spawn().expect("started"));
+        let lock = asking.folder().with_file_name("answers").join(format!("{id}.lock"));
+        eventually("the first holds the lock", || lock.exists().then_some(()));
+        let second = asking.answer(&ask, &["--deny"]);
+        assert!(second.stderr.contains("another answer"), "{}", second.stderr);
+        rustix::process::kill_process(asker, rustix::process::Signal::CONT).expect("it lives");
+        assert_eq!(first.output().code, Some(0));
+        assert_eq!(asking.decision(), ALLOWED);
+        assert!(!lock.exists(), "the file of the lock is removed");
     });
 }
 

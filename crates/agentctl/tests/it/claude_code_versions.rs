@@ -210,3 +210,44 @@ fn an_empty_transcript_is_a_session_only_if_a_live_record_names_it() {
         assert_list_equals_status(&claude.home);
     });
 }
+
+/// Versions before 2.1.280 write no status without a terminal. A session that was launched to stay has a prompt from
+/// the beginning, which is in no record yet.
+#[test]
+fn a_kept_session_of_an_older_version_is_not_idle_before_its_first_prompt() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        // Places the program of the agent.
+        claude.home.agent("claude", "ws", &[]).kill();
+        let old = record(A, &claude.cwd, &older(&json!({"startedAt": crate::opencode::now_ms()})));
+        let (program, output) = (claude.home.at("bin/claude"), claude.home.at("output"));
+        let script = format!(
+            "start=$(awk '{{print $22}}' /proc/$$/stat)\n\
+             export AGENTCTL_RUN=v1:01a1de32-0000-7000-8000-00000000000a:$$:$start\n\
+             exec {} -p --input-format stream-json stay write '{}' '{old}' > {}\n",
+            program.display(),
+            claude.record_path,
+            output.display()
+        );
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(script).env_clear().env("HOME", claude.home.path());
+        command.env("PATH", "/usr/bin:/bin").current_dir(&claude.cwd);
+        let _agent = testkit::Agent { child: command.spawn().expect("started") };
+        let row = testkit::eventually("it is listed", || {
+            claude.list().sessions().into_iter().find(|row| row["id"] == A)
+        });
+        assert_eq!(
+            (&row["status"], &row["reason"]["kind"]),
+            (&"running".into(), &"starting".into())
+        );
+        // A conversation that it has taken up: its turns are older than the process.
+        claude.transcript(A, &[prompt("before"), said("answered")]);
+        assert_eq!(claude.row(A)["status"], "running");
+        assert_list_equals_status(&claude.home);
+        let mut lines = std::fs::OpenOptions::new().append(true).open(&output).expect("there");
+        std::io::Write::write_all(&mut lines, b"{\"type\":\"result\",\"subtype\":\"success\"}\n")
+            .expect("written");
+        assert_eq!(claude.row(A)["status"], "idle");
+        assert_list_equals_status(&claude.home);
+    });
+}

@@ -12,6 +12,7 @@ use testkit::{Output, TestHome, eventually, sandboxed};
 use crate::events::Stream;
 use crate::home;
 use crate::launched::{folder, launch, status, until_said, until_stopped};
+use crate::inbox_bars::rounds;
 use crate::wait::Running;
 
 /// Waits until a session has an ask, and returns the ask.
@@ -167,11 +168,9 @@ fn what_waits_and_what_asks_are_the_same_sessions() {
 #[test]
 fn of_many_answers_at_once_exactly_one_is_taken() {
     const ANSWERERS: usize = 8;
-    let rounds =
-        std::env::var("AGENTCTL_ANSWER_ROUNDS").map_or(12, |n| n.parse().expect("a number"));
     sandboxed(|| {
         let home = home();
-        for round in 0..rounds {
+        for round in 0..rounds(12) {
             let cwd = format!("w{round}");
             let prompt = "x [[permit:echo ran >> ran]] [[say:after]]";
             let id = launch(&home, &cwd, prompt, &[]);
@@ -203,45 +202,6 @@ fn of_many_answers_at_once_exactly_one_is_taken() {
 }
 
 #[test]
-fn nothing_below_an_agent_may_answer() {
-    sandboxed(|| {
-        let home = home();
-        let waiting = launch(&home, "w", "x [[permit:touch answered]]", &[]);
-        let ask = id_of(&ask_of(&home, &waiting));
-        let program = home.command(&[]).get_program().to_string_lossy().into_owned();
-        let answer = format!("{program} answer {ask} --allow > out 2>&1; echo $? > code");
-        let env = "env -i HOME=$HOME PATH=$PATH XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR";
-        let inner = answer.replace('\'', "'\\''");
-        let ways = [
-            ("child", answer.clone()),
-            ("setsid", format!("setsid -w sh -c '{inner}'")),
-            ("double fork", format!("sh -c '(setsid sh -c \"{}\" &) '", inner.replace('$', "\\$"))),
-            (
-                "empty environment",
-                format!("(setsid {env} sh -c '{inner}' </dev/null >/dev/null 2>&1 &)"),
-            ),
-        ];
-        for (at, (way, script)) in ways.iter().enumerate() {
-            let cwd = format!("below{at}");
-            let path = home.write(&format!("{cwd}.sh"), script);
-            let prompt = format!("x [[tool:sh {}]] [[hang]]", path.display());
-            let id = launch(&home, &cwd, &prompt, &[]);
-            let code = eventually(way, || {
-                fs::read_to_string(home.path().join(&cwd).join("code"))
-                    .ok()
-                    .filter(|c| !c.is_empty())
-            });
-            let out = fs::read_to_string(home.path().join(&cwd).join("out")).expect("said");
-            assert_eq!(code.trim(), "5", "{way}: {out}");
-            assert!(out.contains("agents may not answer"), "{way}: {out}");
-            assert_eq!(home.run(&["stop", &id]).code, Some(0));
-        }
-        assert!(!home.path().join("w/answered").exists());
-        assert_eq!(home.run(&["answer", &ask, "--allow"]).code, Some(0), "a person may");
-    });
-}
-
-#[test]
 fn the_mark_of_a_living_agent_refuses_an_answer_and_that_of_a_dead_one_does_not() {
     sandboxed(|| {
         let mut home = home();
@@ -259,25 +219,6 @@ fn the_mark_of_a_living_agent_refuses_an_answer_and_that_of_a_dead_one_does_not(
         kill_process(raw, Signal::KILL).expect("it lives");
         until_stopped(&home, &other);
         assert_eq!(home.run(&["answer", &ask, "--allow"]).code, Some(0));
-    });
-}
-
-#[test]
-fn an_ask_survives_the_loss_of_our_own_folders() {
-    sandboxed(|| {
-        let home = home();
-        let id = launch(&home, "w", "x [[permit:touch hello]]", &[]);
-        let before = ask_of(&home, &id);
-        for folder in [".local/state/agentctl", ".cache/agentctl"] {
-            let _missing = fs::remove_dir_all(home.path().join(folder));
-        }
-        let after = ask_of(&home, &id);
-        for field in ["id", "title", "parts", "choices", "via", "since"] {
-            assert_eq!(before[field], after[field], "{field}");
-        }
-        assert_eq!(answer(&home, &after, &["--allow"]).code, Some(0));
-        until_stopped(&home, &id);
-        assert!(home.path().join("w/hello").exists());
     });
 }
 

@@ -43,6 +43,7 @@ mod hook_page;
 mod hooks;
 mod hostile;
 mod inbox;
+mod inbox_bars;
 mod inbox_walk;
 mod launch;
 mod launch_odd;
@@ -172,4 +173,20 @@ fn assert_list_equals_status(home: &TestHome) {
         let status = home.run(&["status", &id, "--json"]).json();
         assert_eq!(comparable(&row), comparable(&status), "list and status differ about {id}");
     }
+    assert_asks_cover_what_waits(home, &listed.sessions());
+}
+
+/// Asserts that exactly the sessions that wait for a human have asks.
+fn assert_asks_cover_what_waits(home: &TestHome, rows: &[serde_json::Value]) {
+    let document = home.run(&["asks", "--json"]).json();
+    let keys = |id: &serde_json::Value, row: &serde_json::Value| {
+        format!("{} {id} {}", row["adapter"], row["pid"])
+    };
+    let waiting = rows.iter().filter(|row| row["status"] == "waiting");
+    let waiting: std::collections::BTreeSet<String> =
+        waiting.map(|row| keys(&row["id"], row)).collect();
+    let asks = document["asks"].as_array().expect("asks").iter();
+    let asking: std::collections::BTreeSet<String> =
+        asks.map(|ask| keys(&ask["session_id"], ask)).collect();
+    assert_eq!(waiting, asking, "list and asks differ: {document}");
 }

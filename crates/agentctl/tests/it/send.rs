@@ -8,6 +8,7 @@ use testkit::{Output, TestHome, eventually, sandboxed};
 
 use crate::home;
 use crate::inbox::ask_of;
+use crate::inbox_bars::rounds;
 use crate::launched::{launch, status, until_said, until_stopped};
 use crate::wait::Running;
 
@@ -84,17 +85,17 @@ fn a_one_shot_run_takes_no_message() {
 #[test]
 fn many_senders_at_once_lose_and_double_nothing() {
     const SENDERS: usize = 4;
-    const MESSAGES: usize = 15;
+    let messages = rounds(60).div_ceil(SENDERS);
     sandboxed(|| {
         let home = home();
         let id = kept(&home, "w", "x [[say:ready]]");
         let script = |sender: usize| {
-            (0..MESSAGES)
+            (0..messages)
                 .map(|at| format!("m{sender}-{at} [[delay:0.01]] [[say:ok]]"))
                 .collect::<Vec<_>>()
         };
         let mut confirmed = Vec::new();
-        for at in 0..MESSAGES {
+        for at in 0..messages {
             let running: Vec<(String, Running)> = (0..SENDERS)
                 .map(|sender| {
                     let text = script(sender)[at].clone();

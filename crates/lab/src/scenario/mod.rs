@@ -5,6 +5,7 @@ mod changes;
 pub mod claude_code;
 pub mod codex;
 mod control;
+mod inbox_bars;
 pub mod openclaw;
 pub mod opencode;
 pub mod pi;

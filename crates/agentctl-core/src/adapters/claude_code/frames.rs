@@ -13,6 +13,7 @@ use super::{answers, arguments};
 use crate::adapters::Look;
 use crate::adapters::answering::Echo;
 use crate::adapters::describe_ask::describe_call;
+use crate::kernel::Process;
 use crate::marks;
 use crate::model::{Ask, AskChannel, ProcId, Reply, Session, ToolCall};
 use crate::native::jsonl;
@@ -40,6 +41,29 @@ pub(super) fn kept<'a>(look: &Look, session: &'a Session) -> Option<&'a ProcId> 
                 && marks::marker_of(&look.host, &process).is_some_and(|marker| marker.names(id))
         })
     })
+}
+
+/// Says whether a process that was launched to stay has not finished a turn: it was launched with a prompt, which may
+/// be in its input or in no record yet. Its output has one line for each finished turn.
+pub(super) fn awaits_first_turn(look: &Look, process: &Process) -> bool {
+    let is_ours = arguments::takes_a_stream(&process.argv)
+        && marks::marker_of(&look.host, process).is_some_and(|marker| marker.names(&process.id));
+    if !is_ours {
+        return false;
+    }
+    let Ok(Some(file)) = look.host.kernel.stdout_file(&process.id) else { return false };
+    let Ok(size) = file.metadata().map(|meta| meta.len()) else { return false };
+    let mut has_finished = false;
+    let read = jsonl::tail_from(&file, size, CHUNK, BUDGET, &mut |_, line| {
+        let is_result = memchr::memmem::find(line, b"\"result\"").is_some()
+            && jsonl::parse::<Value>(line).is_some_and(|line| line["type"] == "result");
+        if is_result {
+            has_finished = true;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    read.is_ok() && !has_finished && size < BUDGET
 }
 
 /// Returns the asks that a process has written on its standard output and that are open.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::pid_domain::{Domain, domain};
-use super::{ClaudeCode, NAME, arguments, asks, dialogs, program};
+use super::{ClaudeCode, NAME, arguments, asks, dialogs, frames, program};
 use crate::adapters::proof::{Unproved, prove};
 use crate::adapters::{Found, Look, Root, Served, State, fault, pid_of, skipped};
 use crate::kernel::Process;
@@ -279,6 +279,8 @@ impl Living<'_> {
         if served.state.is_none() {
             // Versions before 2.1.280 write no status without a terminal; later ones within 170 ms.
             served.single_prompt = !streams || !older;
+            served.first_prompt =
+                !served.single_prompt && frames::awaits_first_turn(self.look, process);
             // A transcript without a turn since this process began: it has not been prompted yet.
             served.unprompted = true;
         }
@@ -440,9 +442,12 @@ pub(super) fn forget_provisional_id(look: &Look, served: &mut Served) {
 }
 
 /// Returns the state of a session whose record has no status and that has no transcript yet. A process
-/// that takes a stream of prompts is idle until the first one.
+/// that takes a stream of prompts is idle until the first one, unless it was started with one.
 pub(super) fn before_first_entry(served: &Served) -> State {
-    if served.single_prompt { starting() } else { State { status: Status::Idle, reason: None } }
+    if served.single_prompt || served.first_prompt {
+        return starting();
+    }
+    State { status: Status::Idle, reason: None }
 }
 
 fn state(status: &str, waiting_for: Option<&str>) -> State {

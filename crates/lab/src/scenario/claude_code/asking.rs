@@ -12,6 +12,7 @@ use crate::judge::Claim;
 use crate::order::Told;
 use crate::process::{Held, all, command_line};
 use crate::scenario::control::{Kind, served, shims, until_ended};
+use crate::scenario::inbox_bars::{answer_at_once, timeless};
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 /// A session that was launched and asks.
@@ -116,62 +117,17 @@ pub(super) fn denied(stage: &mut Stage) -> Result<(), Trouble> {
 }
 
 pub(super) fn answered_at_once(stage: &mut Stage) -> Result<(), Trouble> {
-    for round in 0..5 {
+    for round in 0..stage.rounds(3) {
         let asking = asking(stage, &format!("r{round}"), &["--ask"])?;
         let ask = until_ask(stage, &asking.id, "asker")?;
-        let ask = ask_id(&ask)?;
         let env = env(stage);
-        let mut orders = Vec::new();
-        for answerer in 0..4 {
-            let decision = if answerer % 2 == 0 { "--allow" } else { "--deny" };
-            let begun = stage.begin(&stage.home, &env, &["answer", ask, decision], b"")?;
-            orders.push((decision, begun));
-        }
-        let mut taken = Vec::new();
-        let mut said = String::new();
-        for (decision, begun) in orders {
-            let told = begun.told()?;
-            said.push_str(&format!("{decision}: {}\n", told.all()));
-            if told.code == Some(0) {
-                taken.push(decision);
-            }
-        }
+        let allowed = answer_at_once(stage, &env, ask_id(&ask)?)?;
         until_ended(&asking.agent, "the agent")?;
-        stage.expect_that("exactly one answer was taken", taken.len() == 1, &*said);
-        let did = made(&asking) == (taken.first() == Some(&"--allow"));
-        stage.expect_that("the agent did what that answer says", did, &*said);
+        let did = made(&asking) == allowed;
+        stage.expect_that("the agent did what that answer says", did, format!("round {round}"));
     }
+    stage.expect_that("no asker is left", askers().is_empty(), "");
     Ok(())
-}
-
-pub(super) fn from_below(stage: &mut Stage) -> Result<(), Trouble> {
-    let asking = asking(stage, "a", &["--ask"])?;
-    let ask = until_ask(stage, &asking.id, "asker")?;
-    let (ask, program) = (ask_id(&ask)?.to_owned(), stage.agentctl.display().to_string());
-    let ways = [
-        format!("{program} answer {ask} --allow"),
-        format!("setsid -w {program} answer {ask} --allow"),
-        format!("env -i HOME=$HOME {program} answer {ask} --allow"),
-        format!("sh -c '{program} answer {ask} --allow'"),
-    ];
-    for (at, way) in ways.iter().enumerate() {
-        let out = stage.home.join(format!("below-{at}"));
-        let shown = out.display();
-        let prompt =
-            format!("answer {at} [[tool:{way} > {shown} 2>&1; echo code $? >> {shown}]] [[say:x]]");
-        let below = launch(stage, &format!("b{at}"), &prompt, &["--permissions", "bypass"])?;
-        until_ended(&below.agent, "the agent that answers")?;
-        let said = std::fs::read_to_string(&out).unwrap_or_default();
-        stage.expect_that(
-            "an answer from below an agent is refused",
-            said.contains("code 5"),
-            said,
-        );
-        stage.expect("it still asks", &waiting(&asking))?;
-    }
-    let told = order(stage, &["answer", &ask, "--allow"])?;
-    stage.expect_that("a person's answer is taken", told.code == Some(0), told.all());
-    until_ended(&asking.agent, "the agent")
 }
 
 /// Kills the shims and deletes everything that agentctl has written.
@@ -188,7 +144,8 @@ pub(super) fn forgotten(stage: &mut Stage) -> Result<(), Trouble> {
     let before = until_ask(stage, &asking.id, "asker")?;
     forget(stage)?;
     let after = until_ask(stage, &asking.id, "asker")?;
-    stage.expect_that("it is the same ask", before["id"] == after["id"], after.to_string());
+    let same = timeless(&before) == timeless(&after);
+    stage.expect_that("it is the same ask", same, format!("{before} / {after}"));
     stage.expect("while it asks", &waiting(&asking))?;
     let told = order(stage, &["answer", ask_id(&after)?, "--allow"])?;
     stage.expect_that("it can be answered", told.code == Some(0), told.all());
@@ -295,26 +252,13 @@ pub(super) fn kept_forgotten(stage: &mut Stage) -> Result<(), Trouble> {
     let before = until_ask(stage, &session.id, "stdin")?;
     forget(stage)?;
     let after = until_ask(stage, &session.id, "stdin")?;
-    stage.expect_that("it is the same ask", before["id"] == after["id"], after.to_string());
+    let same = timeless(&before) == timeless(&after);
+    stage.expect_that("it is the same ask", same, format!("{before} / {after}"));
     let env = env(stage);
-    let mut orders = Vec::new();
-    for decision in ["--allow", "--deny", "--allow", "--deny"] {
-        let begun = stage.begin(&stage.home, &env, &["answer", ask_id(&after)?, decision], b"")?;
-        orders.push((decision, begun));
-    }
-    let mut taken = Vec::new();
-    let mut said = String::new();
-    for (decision, begun) in orders {
-        let told = begun.told()?;
-        said.push_str(&format!("{decision}: {}\n", told.all()));
-        if told.code == Some(0) {
-            taken.push(decision);
-        }
-    }
+    let allowed = answer_at_once(stage, &env, ask_id(&after)?)?;
     until_status(stage, &session.id, "idle")?;
-    stage.expect_that("exactly one answer was taken", taken.len() == 1, &*said);
-    let did = made(&session) == (taken.first() == Some(&"--allow"));
-    stage.expect_that("the agent did what that answer says", did, &*said);
+    let did = made(&session) == allowed;
+    stage.expect_that("the agent did what that answer says", did, "");
     let told = order(stage, &["send", &session.id, "go on [[say:gone on]]"])?;
     stage.expect_that("it takes messages", told.code == Some(0), told.all());
     until_status(stage, &session.id, "idle")?;

@@ -7,6 +7,7 @@
 
 mod any_version;
 mod asking;
+mod asks;
 mod changes;
 mod control;
 mod headless;
@@ -17,7 +18,7 @@ mod terminal;
 mod traces;
 mod ways;
 
-use super::{Agent, PlayedAgent, Scenario, control as shared};
+use super::{Agent, PlayedAgent, Scenario, control as shared, inbox_bars};
 use crate::install::{Beside, Package};
 
 const CLAUDE: Agent = Agent("claude-code");
@@ -29,7 +30,7 @@ pub static AGENT: PlayedAgent = PlayedAgent {
         name: "@anthropic-ai/claude-code",
         beside: Beside::Nothing,
     },
-    scenarios: &[SCENARIOS, &CONTROL],
+    scenarios: &[SCENARIOS, &CONTROL, &BARS],
 };
 
 /// Every scenario of Claude Code.
@@ -146,10 +147,9 @@ pub static SCENARIOS: &[Scenario] = &[
     CLAUDE.headless("asked-denied", "the same, denied with words", asking::denied),
     CLAUDE.headless(
         "asked-at-once",
-        "four answers at once: one is taken",
+        "eight answers at once: one is taken, and the agent does that",
         asking::answered_at_once,
     ),
-    CLAUDE.headless("asked-from-below", "an agent answers: refused", asking::from_below),
     CLAUDE.headless("asked-forgotten", "all of agentctl's files are wiped", asking::forgotten),
     CLAUDE.headless(
         "asked-killed",
@@ -231,3 +231,6 @@ pub static SCENARIOS: &[Scenario] = &[
 
 /// The scenarios of control that all agents share.
 pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Claude>(&CLAUDE);
+
+/// The bars of the inbox that all agents share.
+pub static BARS: [Scenario; 4] = inbox_bars::scenarios::<asks::Claude>(&CLAUDE);

@@ -1,9 +1,11 @@
 //! How Codex is brought to ask.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::{env, settings};
-use crate::scenario::server_asks::Asking;
+use crate::scenario::inbox_bars::Asking;
 use crate::stage::{Stage, Trouble};
 
 /// Codex.
@@ -11,13 +13,13 @@ pub(super) struct Codex;
 
 impl Asking for Codex {
     const NAME: &'static str = "codex";
-    const SERVER: &'static str = "app-server";
+    const KEPT: &'static str = "app-server";
 
     fn settle(stage: &Stage) -> Result<(), Trouble> {
         settings(stage, ".codex", false)
     }
 
-    fn env() -> Vec<(String, String)> {
+    fn env(_stage: &Stage) -> Vec<(String, String)> {
         env()
     }
 
@@ -29,5 +31,13 @@ impl Asking for Codex {
             "justification": "it is needed",
         });
         format!("[[call:exec_command {call}]]")
+    }
+
+    /// Its notification program, which runs after each turn.
+    fn hook(stage: &Stage, script: &Path) -> Result<(), Trouble> {
+        let path = stage.home.join(".codex/config.toml");
+        let settings = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+        let notify = format!("notify = [\"sh\", \"{}\"]\n{settings}", script.display());
+        stage.write(".codex/config.toml", &notify)
     }
 }

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::alike::WORK;
-use super::{Agent, PlayedAgent, Scenario, control as shared, server_asks};
+use super::{Agent, PlayedAgent, Scenario, control as shared, inbox_bars, server_asks};
 use crate::install::{Beside, Package};
 use crate::process::{Held, Started, descendants};
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -27,7 +27,7 @@ const CODEX: Agent = Agent("codex");
 /// Codex in the lab.
 pub static AGENT: PlayedAgent = PlayedAgent {
     package: Package { agent: CODEX.0, name: "@openai/codex", beside: Beside::Nothing },
-    scenarios: &[SCENARIOS, &CONTROL, &ASKS],
+    scenarios: &[SCENARIOS, &CONTROL, &ASKS, &BARS],
 };
 
 /// Every scenario of Codex.
@@ -192,7 +192,10 @@ pub static SCENARIOS: &[Scenario] = &[
 pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Codex>(&CODEX);
 
 /// The scenarios of asks that all agents with servers share.
-pub static ASKS: [Scenario; 5] = server_asks::scenarios::<asks::Codex>(&CODEX);
+pub static ASKS: [Scenario; 3] = server_asks::scenarios::<asks::Codex>(&CODEX);
+
+/// The bars of the inbox that all agents share.
+pub static BARS: [Scenario; 4] = inbox_bars::scenarios::<asks::Codex>(&CODEX);
 
 /// Writes the settings of a Codex that talks to our model, asks nothing at its start, and tries once.
 fn settings(stage: &Stage, folder: &str, daemon: bool) -> Result<(), Trouble> {

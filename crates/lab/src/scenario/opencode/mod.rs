@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::alike::WORK;
-use super::{Agent, PlayedAgent, Scenario, control as shared, server_asks};
+use super::{Agent, PlayedAgent, Scenario, control as shared, inbox_bars, server_asks};
 use crate::install::{Beside, Package};
 use crate::judge::Claim;
 use crate::process::{Held, Started};
@@ -27,7 +27,7 @@ const OPENCODE: Agent = Agent("opencode");
 /// OpenCode in the lab.
 pub static AGENT: PlayedAgent = PlayedAgent {
     package: Package { agent: OPENCODE.0, name: "opencode-ai", beside: Beside::Nothing },
-    scenarios: &[SCENARIOS, &ASKS],
+    scenarios: &[SCENARIOS, &ASKS, &BARS],
 };
 
 /// Every scenario of OpenCode.
@@ -139,7 +139,10 @@ pub static SCENARIOS: &[Scenario] = &[
 ];
 
 /// The scenarios of asks that all agents with servers share.
-pub static ASKS: [Scenario; 5] = server_asks::scenarios::<asks::OpenCode>(&OPENCODE);
+pub static ASKS: [Scenario; 3] = server_asks::scenarios::<asks::OpenCode>(&OPENCODE);
+
+/// The bars of the inbox that all agents share.
+pub static BARS: [Scenario; 4] = inbox_bars::scenarios::<asks::OpenCode>(&OPENCODE);
 
 /// Writes the settings of an OpenCode that talks to our model and to no other server.
 fn settings(stage: &Stage) -> Result<(), Trouble> {

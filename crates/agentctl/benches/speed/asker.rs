@@ -1,0 +1,121 @@
+//! The asker of a posing Claude Code: its memory, and how soon it ends when its agent does or when the ask was
+//! answered in the terminal.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde_json::json;
+use testkit::eventually;
+
+use crate::measure::{Beside, PROGRAM};
+use crate::pose;
+use crate::promises::{Bench, Home};
+use crate::telling::rewrite;
+
+/// The most memory of its own, in kB.
+const MOST_KB: u64 = 2048;
+
+/// A posing agent that has asked, and its asker.
+struct Asked {
+    agent: Beside,
+    asker: u32,
+    handle: OwnedFd,
+}
+
+impl Asked {
+    /// Has an agent start its asker; with a terminal the ask is open there too.
+    fn new(home: &Home, programs: &Path, terminal: bool) -> Self {
+        let mut agent = pose::start(&home.path, &home.manifest, "claude-code", programs);
+        if terminal {
+            rewrite(&agent.files[0], "waiting");
+        }
+        let session = &pose::served(&home.manifest, "claude-code").id;
+        let input = json!({
+            "session_id": session, "hook_event_name": "PermissionRequest", "tool_name": "Bash",
+            "tool_input": {"command": "touch x"}, "cwd": home.path,
+        });
+        let path = programs.join("input.json");
+        std::fs::write(&path, input.to_string()).expect("written");
+        let runtime = home.path.join(".local/state/agentctl/run");
+        let hook = format!(
+            "exec '{PROGRAM}' asker '{}' claude-code 600 < '{}' > /dev/null",
+            runtime.display(),
+            path.display()
+        );
+        let orders = agent.child.stdin.as_mut().expect("piped");
+        writeln!(orders, "{hook}").expect("told");
+        let asker = eventually("the asker listens", || {
+            let sockets = std::fs::read_dir(runtime.join("asks")).ok()?.flatten();
+            let mut names = sockets.map(|socket| PathBuf::from(socket.file_name()));
+            names.find_map(|name| name.file_stem()?.to_str()?.parse().ok())
+        });
+        let pid = Pid::from_raw(i32::try_from(asker).expect("a pid")).expect("a pid");
+        Self { agent, asker, handle: pidfd_open(pid, PidfdFlags::empty()).expect("it lives") }
+    }
+
+    /// Returns the sizes of the asker of these kinds, in kB.
+    fn kilobytes(&self, kinds: &[&str]) -> u64 {
+        let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.asker));
+        let rollup = rollup.expect("it lives");
+        let size = |kind: &&str| -> u64 {
+            let line = rollup.lines().find_map(|line| line.strip_prefix(*kind)).expect("a line");
+            line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
+        };
+        kinds.iter().map(size).sum()
+    }
+
+    /// Does something, and returns the time until the asker has ended.
+    fn until_gone(mut self, happens: impl FnOnce(&mut Beside)) -> Duration {
+        let start = Instant::now();
+        happens(&mut self.agent);
+        poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], None).expect("ended");
+        start.elapsed()
+    }
+}
+
+impl Bench<'_> {
+    /// The asker of Claude Code.
+    pub(crate) fn asker(&mut self) {
+        let memory = "asker: memory of its own while it waits".to_owned();
+        let death = "asker: from the death of its agent to its end".to_owned();
+        let settled = "asker: from an answer in the terminal to its end".to_owned();
+        if ![&memory, &death, &settled].iter().any(|what| self.wanted(what)) {
+            return;
+        }
+        let programs = tempfile::tempdir().expect("made");
+        let rounds = self.rounds_of_telling().div_ceil(4);
+        let home = self.largest_home();
+        if self.wanted(&memory) {
+            let asked = Asked::new(home, programs.path(), false);
+            let own = asked.kilobytes(&["Private_Dirty"]);
+            let code = asked.kilobytes(&["Private_Clean"]);
+            let (result, target) = (
+                format!("{own} kB written, {code} kB of its program file"),
+                format!("at most {MOST_KB} kB written"),
+            );
+            self.state(memory, result, target, own <= MOST_KB);
+        }
+        let home = self.largest_home();
+        let deaths: Vec<Duration> = (0..rounds)
+            .map(|_| {
+                let asked = Asked::new(home, programs.path(), false);
+                asked.until_gone(|agent| agent.child.kill().expect("killed"))
+            })
+            .collect();
+        let answers: Vec<Duration> = (0..rounds)
+            .map(|_| {
+                let asked = Asked::new(home, programs.path(), true);
+                // It must have seen the ask open once.
+                std::thread::sleep(Duration::from_millis(300));
+                asked.until_gone(|agent| rewrite(&agent.files[0], "busy"))
+            })
+            .collect();
+        let reference = format!("none, {rounds} times");
+        self.add_tails(death, reference.clone(), &deaths, &deaths, Some(100.0));
+        self.add_tails(settled, reference, &answers, &answers, Some(1000.0));
+    }
+}
