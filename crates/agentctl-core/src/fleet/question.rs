@@ -105,6 +105,8 @@ pub(super) struct Question<'a> {
     pushed: usize,
     /// How many records are kept until they are confirmed.
     pub(super) kept: usize,
+    /// The number of prompts of the one session that was read in full.
+    pub(super) turns: Option<u64>,
     /// Sessions whose record may lie where we could not look.
     pub(super) hidden: Vec<String>,
     pub(super) faults: Vec<Fault>,
@@ -129,7 +131,7 @@ enum Confirm {
 /// Number of records that are kept until they are confirmed; the others are read again.
 const MAX_KEPT_RECORDS: usize = 4096;
 /// Number of records that are read before they become rows: records are larger than rows.
-const READ_AT_ONCE: usize = 4096;
+const READ_AT_ONCE: usize = 1024;
 
 impl<'a> Question<'a> {
     pub(super) fn new(
@@ -156,6 +158,7 @@ impl<'a> Question<'a> {
             packer: Packer::default(),
             pushed: 0,
             kept: 0,
+            turns: None,
             hidden: Vec::new(),
             faults,
         }
@@ -168,8 +171,9 @@ impl<'a> Question<'a> {
             None => self.possibly_served(),
         };
         let served = self.served_elsewhere_in_list(&locators);
-        self.add(served, Depth::Outline);
-        self.add(locators, Depth::Outline);
+        let depth = if self.for_table { Depth::Table } else { Depth::Outline };
+        self.add(served, depth);
+        self.add(locators, depth);
     }
 
     pub(super) fn take_history(&mut self, history: Found<Locator>) -> Vec<Locator> {
@@ -225,6 +229,7 @@ impl<'a> Question<'a> {
         if record.absent {
             return;
         }
+        self.turns = record.turns;
         let Some(parent) = record.parent.clone() else {
             return self.push(locator, record);
         };

@@ -11,8 +11,8 @@ use testkit::{Output, TestHome, eventually, sandboxed};
 
 use crate::events::Stream;
 use crate::home;
-use crate::launched::{folder, launch, status, until_said, until_stopped};
 use crate::inbox_bars::rounds;
+use crate::launched::{folder, launch, status, until_said, until_stopped};
 use crate::wait::Running;
 
 /// Waits until a session has an ask, and returns the ask.

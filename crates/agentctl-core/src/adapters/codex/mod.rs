@@ -119,10 +119,6 @@ impl Adapter for Codex {
         changes::read(line)
     }
 
-    fn prompt(&self, line: &[u8]) -> Option<Message> {
-        messages::prompt_of(line)
-    }
-
     fn line_facts(&self, line: &[u8]) -> LineFacts {
         messages::line_facts(line)
     }
