@@ -107,7 +107,9 @@ impl Collector {
         if end == CallEnd::Done && !edits.is_empty() {
             if self.recorded.insert(id) {
                 self.unrecorded.remove(&id);
-                edits.into_iter().for_each(|edit| self.keep(edit));
+                for edit in edits {
+                    self.keep(edit);
+                }
             }
             return;
         }
@@ -117,7 +119,9 @@ impl Collector {
             }
             (Some(Open::Edits(edits)), CallEnd::Done) => {
                 self.recorded.insert(id);
-                edits.into_iter().for_each(|edit| self.keep(edit));
+                for edit in edits {
+                    self.keep(edit);
+                }
             }
             (Some(Open::Edits(_)), CallEnd::Failed) | (_, CallEnd::Refused) | (None, _) => {}
         }

@@ -223,7 +223,9 @@ mod tests {
             let hunks = difference(&old, &new);
             prop_assert_eq!(applied(&old, &hunks), Some(new.clone()));
             let mut text = String::from("--- a\n+++ b\n");
-            hunks.iter().for_each(|hunk| hunk.write(&mut text));
+            for hunk in &hunks {
+                hunk.write(&mut text);
+            }
             prop_assert_eq!(hunks_of_unified(&text), Some(hunks.clone()));
             let lines: Vec<&str> = new.split_inclusive('\n').collect();
             prop_assert!(hunks.iter().all(|hunk| hunk.stands_in(&lines)));

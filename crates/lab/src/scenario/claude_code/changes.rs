@@ -31,22 +31,21 @@ fn file_tools(cwd: &Path) -> String {
     .concat()
 }
 
-fn play(stage: &mut Stage, more: &str, told: (u64, &[&str])) -> Result<(), Trouble> {
+fn play(stage: &mut Stage, more: &str, unsure: &[&str]) -> Result<(), Trouble> {
     let (files, id) = (Files::make(stage)?, id());
     let prompt = format!("edit {}{more}[[say:done]]", file_tools(&files.cwd));
     end(&mut print_mode(stage, &files.cwd, &id, &prompt)?)?;
-    let (commands, missing) = told;
-    files.compare(stage, &Told { id: &id, commands, missing })
+    files.compare(stage, &Told { id: &id, commands: 1, missing: &[], unsure })
 }
 
 /// The newest version records what shell commands change in a git work tree.
 pub(super) fn all(stage: &mut Stage) -> Result<(), Trouble> {
-    let shell = "[[tool:sed -i s/five/FIVE/ a.txt]][[tool:rm gone.txt]][[tool:mv old.txt moved.txt]]\
+    let shell = "[[tool:sed -i s/tool/shell/ shell.txt]][[tool:rm gone.txt]][[tool:mv old.txt moved.txt]]\
                  [[tool:echo by shell > s.txt]][[tool:true]]";
-    play(stage, shell, (1, &[]))
+    play(stage, shell, &["shell.txt", "gone.txt", "old.txt", "moved.txt", "s.txt"])
 }
 
 /// Every version records what its file tools change.
 pub(super) fn by_file_tools(stage: &mut Stage) -> Result<(), Trouble> {
-    play(stage, "[[tool:true]]", (1, &[]))
+    play(stage, "[[tool:true]]", &[])
 }
