@@ -267,6 +267,8 @@ fn names_in_use(fleet: &Fleet, rows: &Rows) -> Vec<String> {
 pub struct Inspected {
     /// The session; `None` when no source knows it (any more).
     pub session: Option<Session>,
+    /// The number of prompts in its file; `None` where it is not known, or no file has its conversation.
+    pub turns: Option<u64>,
     /// The sources that failed.
     pub faults: Vec<Fault>,
 }
@@ -275,11 +277,11 @@ pub struct Inspected {
 #[must_use]
 pub fn inspect(fleet: &Fleet, target: &Target) -> Inspected {
     let Some(only) = fleet.only(target.adapter) else {
-        return Inspected { session: None, faults: Vec::new() };
+        return Inspected { session: None, turns: None, faults: Vec::new() };
     };
     let wanted = target.clone();
     let mut found = each_adapter(&only, fleet.host.deadlines.all, move |adapter, look| {
-        let mut found = Found::default();
+        let mut found: Found<packed::Packed> = Found::default();
         let root = Root::find(&adapter.roots(look), &wanted.root);
         let _limit = limited(&root);
         let store = adapter.store(look, &root);
@@ -294,13 +296,18 @@ pub fn inspect(fleet: &Fleet, target: &Target) -> Inspected {
                 question.rows.retain(|row| row.session.id.is_none());
             }
         }
+        let turns = question.turns;
         question.finish(&mut found);
-        found
+        let rows = found.rows.into_iter().map(|row| (row, turns)).collect();
+        Found { rows, faults: found.faults, whole: found.whole }
     });
-    let mut session = found.rows.pop().map(|row| row.unpack());
+    let (mut session, turns) = match found.rows.pop() {
+        Some((row, turns)) => (Some(row.unpack()), turns),
+        None => (None, None),
+    };
     let unread = add_launches(fleet, session.as_mut().map_or(&mut [], std::slice::from_mut));
     found.faults.extend(unread);
-    Inspected { session, faults: found.faults }
+    Inspected { session, turns, faults: found.faults }
 }
 
 /// Number of threads of one adapter that may hang in reads which cannot be cancelled. An adapter with more is

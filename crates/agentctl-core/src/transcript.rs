@@ -23,6 +23,8 @@ pub use self::summary::Summary;
 
 /// Most bytes of a file that are searched for the last messages.
 const MAX_SEARCH_BYTES: u64 = 64 << 20;
+/// Bytes read at once from the end; the last messages need little more.
+const BACK_CHUNK: usize = 16 << 10;
 
 /// Why a conversation cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -79,14 +81,14 @@ enum Location {
 impl Transcript {
     /// Opens the conversation of a session.
     pub fn open(fleet: &Fleet, target: &Target) -> Result<Self, TranscriptError> {
-        let found = look_for(fleet, target);
+        let fleet = fleet.only(target.adapter).ok_or(TranscriptError::Unwritten)?;
+        let found = look_for(&fleet, target);
         let hidden = found.faults.first().map(|f| f.message.clone());
         let location = found.rows.into_iter().next().ok_or(match hidden {
             Some(why) => TranscriptError::Hidden(why),
             None => TranscriptError::Unwritten,
         })?;
         let adapter = fleet.adapter(target.adapter).ok_or(TranscriptError::Unwritten)?;
-        let fleet = fleet.only(target.adapter).ok_or(TranscriptError::Unwritten)?;
         let storage = match location {
             Location::File(path) => Storage::File { path, end: 0 },
             Location::Server(conversation, places) => Storage::Server {
@@ -172,7 +174,7 @@ impl Transcript {
         let read = jsonl::tail_from(
             &opened.file,
             opened.size,
-            64 << 10,
+            BACK_CHUNK,
             MAX_SEARCH_BYTES,
             &mut |at, line| {
                 end.get_or_insert(at + line.len() as u64 + 1);

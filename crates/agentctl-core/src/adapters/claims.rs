@@ -215,6 +215,10 @@ pub struct Record {
     pub tokens: Option<Tokens>,
     /// The agent's own complete cost figure, at [`Depth::Whole`](super::Depth::Whole) only.
     pub cost_usd: Option<f64>,
+    /// The number of prompts in the session's own file, at [`Depth::Whole`](super::Depth::Whole) only; `None`
+    /// where a server or a database keeps the conversation.
+    #[serde(skip)]
+    pub turns: Option<u64>,
     /// Facts that a person should read.
     pub notes: Vec<String>,
     /// Its home is known only from a process, not from the user's settings.

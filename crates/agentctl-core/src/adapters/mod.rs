@@ -20,6 +20,7 @@ pub mod openclaw;
 pub mod opencode;
 pub mod pi;
 pub mod pi_rust;
+mod prompts;
 pub mod proof;
 mod root;
 
@@ -34,10 +35,11 @@ use self::control::Control;
 pub use self::declared::{
     CallbackFields, Setting, Settings, Variables, variable_named_by_settings,
 };
+pub use self::prompts::PromptCounter;
 pub use self::root::{Root, RootPlace, existing_roots, with_homes_of_the_living};
 use crate::host::Host;
 use crate::kernel::{Brief, Liveness, Process, Table};
-use crate::model::{Ask, Evidence, Fault, FaultCode, Locator, Message, Role, Session, Time};
+use crate::model::{Ask, Evidence, Fault, FaultCode, Locator, Message, Session, Time};
 use crate::native::file;
 use crate::native::real_path::{Unresolved, real_path};
 use crate::talk::Pushing;
@@ -344,13 +346,6 @@ pub trait Adapter: Sync {
 
     /// Turns one native line into messages. A message with nothing but `usage` belongs to the one before.
     fn messages(&self, line: &[u8]) -> Vec<Message>;
-
-    /// Returns the prompt of a person or script that this native line holds, if it holds one. Called for every
-    /// line of a conversation, so it must be cheap for other lines.
-    fn prompt(&self, line: &[u8]) -> Option<Message> {
-        let is_prompt = |m: &Message| m.role == Role::User && m.text.is_some();
-        self.messages(line).into_iter().find(is_prompt)
-    }
 
     /// Returns the facts beside messages that this native line holds.
     fn line_facts(&self, _line: &[u8]) -> LineFacts {

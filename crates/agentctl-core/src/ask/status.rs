@@ -58,13 +58,13 @@ impl Fleet {
     /// Looks at the one session that a text names, and reads its conversation.
     pub fn status(&self, text: &str) -> Result<DetailedSession, NotOne> {
         let ResolvedTarget { target, faults } = self.target(text)?;
-        // Both read the whole record, so they run side by side.
-        let (inspected, summary) = std::thread::scope(|scope| {
+        let (inspected, mut summary) = std::thread::scope(|scope| {
             let summary = scope.spawn(|| self.summary(&target));
             let inspected = self.inspected_target(target.clone(), faults);
             (inspected, summary.join().unwrap_or_default())
         });
-        let InspectedSession { target, session, faults } = inspected?;
+        let (InspectedSession { target, session, faults }, turns) = inspected?;
+        summary.turns = turns.or(summary.turns);
         let document = self.detailed(session, summary);
         Ok(DetailedSession { target, document, faults })
     }
@@ -72,14 +72,15 @@ impl Fleet {
     /// Looks at the one session that a text names.
     pub(super) fn inspected(&self, text: &str) -> Result<InspectedSession, NotOne> {
         let ResolvedTarget { target, faults } = self.target(text)?;
-        self.inspected_target(target, faults)
+        Ok(self.inspected_target(target, faults)?.0)
     }
 
+    /// Looks at one session; returns it with the number of prompts in its file.
     fn inspected_target(
         &self,
         target: Target,
         mut faults: Vec<Fault>,
-    ) -> Result<InspectedSession, NotOne> {
+    ) -> Result<(InspectedSession, Option<u64>), NotOne> {
         let inspected = self.inspect(&target);
         faults.extend(inspected.faults);
         faults.sort();
@@ -87,7 +88,7 @@ impl Fleet {
         match inspected.session {
             Some(mut session) => {
                 add_ended_by(&self.host, &mut session);
-                Ok(InspectedSession { target, session, faults })
+                Ok((InspectedSession { target, session, faults }, inspected.turns))
             }
             None if faults.is_empty() => Err(NotOne::Nothing),
             None => Err(NotOne::Unreadable(faults)),

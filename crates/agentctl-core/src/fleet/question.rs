@@ -105,6 +105,8 @@ pub(super) struct Question<'a> {
     pushed: usize,
     /// How many records are kept until they are confirmed.
     pub(super) kept: usize,
+    /// The number of prompts of the one session that was read in full.
+    pub(super) turns: Option<u64>,
     /// Sessions whose record may lie where we could not look.
     pub(super) hidden: Vec<String>,
     pub(super) faults: Vec<Fault>,
@@ -156,6 +158,7 @@ impl<'a> Question<'a> {
             packer: Packer::default(),
             pushed: 0,
             kept: 0,
+            turns: None,
             hidden: Vec::new(),
             faults,
         }
@@ -225,6 +228,7 @@ impl<'a> Question<'a> {
         if record.absent {
             return;
         }
+        self.turns = record.turns;
         let Some(parent) = record.parent.clone() else {
             return self.push(locator, record);
         };

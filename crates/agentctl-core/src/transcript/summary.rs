@@ -1,19 +1,25 @@
 //! Facts about a whole conversation that `status` shows: the number of turns, the last answer, the context used
 //! and the branch.
 //!
-//! The prompts are counted in one pass over all lines, most of which adapters reject by their first bytes. The
-//! other facts are read backwards from the end, at most [`MAX_LINES_BACK`] lines.
+//! Most facts are read backwards from the end, at most [`MAX_LINES_BACK`] lines. The prompts of a file are counted
+//! in the pass that counts its tokens ([`Record::turns`](crate::adapters::Record::turns)), so the file is read once.
 
-use super::{Transcript, TranscriptError};
+use std::ops::ControlFlow;
+
+use super::{Storage, Transcript, TranscriptError, fetch_conversation, unreadable};
+use crate::adapters::PromptCounter;
 use crate::model::{Message, Role, Tokens};
+use crate::native::{file, jsonl};
 
 /// Number of lines that are read from the end.
 const MAX_LINES_BACK: usize = 2000;
+/// Bytes read at once for the first line.
+const FIRST_LINE_CHUNK: usize = 4 << 10;
 
 /// Facts about a conversation. A fact that the conversation does not tell is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// How many prompts it has.
+    /// How many prompts it has; `None` of a file.
     pub turns: Option<u64>,
     /// The last message of the model that has text.
     pub last_answer: Option<Message>,
@@ -29,21 +35,37 @@ impl Transcript {
     /// Reads the facts about the conversation as a whole, and moves to the end.
     pub fn summary(&mut self) -> Result<Summary, TranscriptError> {
         let mut summary = Summary::default();
-        let (mut turns, mut last_prompt, mut is_first) = (0, None, true);
-        self.forward(&mut |adapter, line| {
-            if std::mem::take(&mut is_first) {
-                summary.branch = adapter.line_facts(line).branch;
-            }
-            let Some(prompt) = adapter.prompt(line) else { return };
-            // The parts of one message share its id.
-            if prompt.id.is_none() || prompt.id != last_prompt {
-                turns += 1;
-            }
-            last_prompt = prompt.id;
-        })?;
-        summary.turns = Some(turns);
+        self.read_beginning(&mut summary)?;
         self.read_back(&mut summary)?;
         Ok(summary)
+    }
+
+    /// Reads the facts of the first line, and the number of prompts where all lines are in memory.
+    fn read_beginning(&mut self, summary: &mut Summary) -> Result<(), TranscriptError> {
+        let adapter = self.adapter;
+        match &mut self.storage {
+            Storage::File { path, .. } => {
+                let opened = file::open(path, self.fleet.host.kernel.uid())
+                    .map_err(|error| unreadable(path, &error))?;
+                jsonl::head(&opened.file, FIRST_LINE_CHUNK, &mut |line| {
+                    summary.branch = adapter.line_facts(line).branch;
+                    ControlFlow::Break(())
+                })
+                .map_err(|error| unreadable(path, &error))?;
+            }
+            Storage::Server { target, asked, .. } => {
+                let conversation = fetch_conversation(&self.fleet, target, asked)?;
+                let mut prompts = PromptCounter::default();
+                for line in &conversation.lines {
+                    prompts.add_messages(adapter.messages(line));
+                }
+                summary.turns = Some(prompts.count());
+                let first = conversation.lines.first();
+                summary.branch = first.and_then(|line| adapter.line_facts(line).branch);
+                *asked = Some(conversation);
+            }
+        }
+        Ok(())
     }
 
     fn read_back(&mut self, summary: &mut Summary) -> Result<(), TranscriptError> {

@@ -58,7 +58,7 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
     {
         let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
         // The registry itself, the types of control and of answers, the declarations, the launchers, the proof
-        // of a join, the cache of records, and the homes.
+        // of a join, the counter of prompts, the cache of records, and the homes.
         let others = [
             "mod",
             "answering",
@@ -69,6 +69,7 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
             "declared",
             "launchers",
             "proof",
+            "prompts",
             "cached",
             "root",
         ];

@@ -136,10 +136,6 @@ impl Adapter for ClaudeCode {
         messages::read(line)
     }
 
-    fn prompt(&self, line: &[u8]) -> Option<Message> {
-        messages::prompt(line)
-    }
-
     fn line_facts(&self, line: &[u8]) -> LineFacts {
         LineFacts { branch: messages::branch(line), ..LineFacts::default() }
     }

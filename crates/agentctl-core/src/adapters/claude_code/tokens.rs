@@ -1,4 +1,5 @@
-//! Tokens and cost: every distinct model message of a transcript and of its subagents', once.
+//! Tokens and cost: every distinct model message of a transcript and of its subagents', once. The prompts are
+//! counted in the same pass.
 //!
 //! A message stands on one line per content block. Lines that were written while the answer still arrived
 //! carry the small output figure with which the API begins; the largest figure of each field counts. A
@@ -13,7 +14,8 @@ use memchr::memmem::Finder;
 use serde::Deserialize;
 
 use super::lines::{SYNTHETIC, Usage};
-use crate::adapters::{Found, Record};
+use super::messages;
+use crate::adapters::{Found, PromptCounter, Record};
 use crate::model::{Locator, Tokens};
 use crate::native::{file, jsonl};
 
@@ -74,6 +76,8 @@ struct Sum {
     /// The newest cost figure and the tokens it includes.
     cost: Option<(f64, Tokens)>,
     oversized: u64,
+    /// The prompts of the session's own transcript.
+    prompts: PromptCounter,
 }
 
 /// Counts this transcript and its subagents'. A total that could not be counted completely stays
@@ -85,7 +89,9 @@ pub(super) fn count(
     record: &mut Record,
 ) {
     let mut sum = Sum::default();
-    let mut whole = children.whole && sum.add(opened, Whose::Session).is_ok();
+    let own = sum.add(opened, Whose::Session);
+    record.turns = own.is_ok().then(|| sum.prompts.count());
+    let mut whole = children.whole && own.is_ok();
     for path in children.rows.iter().filter_map(|c| c.path.as_ref()) {
         let read = file::open(path, uid).map_err(|s| io::Error::other(s.to_string()));
         whole &= read.and_then(|child| sum.add(&child, Whose::Subagent)).is_ok();
@@ -142,27 +148,40 @@ fn figures(usage: &[u8]) -> &[u8] {
 
 impl Sum {
     fn add(&mut self, opened: &file::Opened, whose: Whose) -> io::Result<()> {
-        let usage = Finder::new(b"\"usage\"");
-        let cost = Finder::new(b"\"cost-state\"");
-        let pass = jsonl::lines(&opened.file, 0, &mut |line| {
-            // Most bytes are the output of tools; such a line is recognised by its beginning.
-            if jsonl::own_type(line) == Some(b"user") {
-                return;
-            }
-            let short = line.len() <= COST_BYTES;
-            match usage.find(line) {
-                Some(at) => {
-                    let written = figures(&line[at..]);
-                    if !self.is_known(line, written) {
-                        self.line(line, written, whose);
-                    }
-                }
-                None if short && cost.find(line).is_some() => self.line(line, b"", whose),
-                None => {}
-            }
+        // Most bytes are the output of tools; such a line is recognised by its beginning.
+        let pass = jsonl::lines(&opened.file, 0, &mut |line| match jsonl::own_type(line) {
+            Some(b"user") => self.prompt(line, whose),
+            Some(b"assistant" | b"cost-state") => drop(self.figures(line, whose)),
+            Some(_) => {}
+            None if self.figures(line, whose) => {}
+            None => self.prompt(line, whose),
         })?;
         self.oversized += pass.oversized;
         Ok(())
+    }
+
+    fn prompt(&mut self, line: &[u8], whose: Whose) {
+        if whose == Whose::Session
+            && let Some(prompt) = messages::prompt(line)
+        {
+            self.prompts.add(prompt.id);
+        }
+    }
+
+    /// Adds the tokens or the cost that a line holds; says whether it is a line that may hold them.
+    fn figures(&mut self, line: &[u8], whose: Whose) -> bool {
+        static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
+        static COST: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"cost-state\""));
+        match USAGE.find(line) {
+            Some(at) => {
+                let written = figures(&line[at..]);
+                self.is_known(line, written) || self.line(line, written, whose)
+            }
+            None if line.len() <= COST_BYTES && COST.find(line).is_some() => {
+                self.line(line, b"", whose)
+            }
+            None => false,
+        }
     }
 
     /// Says whether a line repeats the figures of a message whose final figures were seen.
@@ -171,12 +190,13 @@ impl Sum {
         !written.is_empty() && answer.is_some_and(|a| a.is_final && a.written == written)
     }
 
-    fn line(&mut self, line: &[u8], written: &[u8], whose: Whose) {
-        let Some(line) = jsonl::parse::<Counted<'_>>(line) else { return };
+    /// Parses a line and adds its tokens or its cost; says whether its type is one that may hold them.
+    fn line(&mut self, line: &[u8], written: &[u8], whose: Whose) -> bool {
+        let Some(line) = jsonl::parse::<Counted<'_>>(line) else { return false };
         match (line.kind.as_ref(), line.message) {
             ("assistant", Some(Spent { id: Some(id), model, stop_reason, usage: Some(usage) })) => {
                 if model.as_deref() == Some(SYNTHETIC) {
-                    return;
+                    return true;
                 }
                 let (largest, is_final) = (Tokens::from(usage), stop_reason.is_some());
                 let written = written.to_vec();
@@ -208,5 +228,6 @@ impl Sum {
             }
             _ => {}
         }
+        line.kind != "user"
     }
 }

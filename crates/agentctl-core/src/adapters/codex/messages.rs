@@ -38,15 +38,12 @@ pub(super) fn prompt(line: &Line<'_>) -> Option<String> {
 /// Number of first bytes of a line in which its kind is looked for before it is parsed.
 const PREFIX_BYTES: usize = 512;
 
-/// Returns the prompt that a line holds. Most lines are rejected by their first bytes.
-pub(super) fn prompt_of(bytes: &[u8]) -> Option<Message> {
+/// Says whether an `event_msg` line holds a prompt. Most lines are rejected by their first bytes.
+pub(super) fn is_prompt(bytes: &[u8]) -> bool {
     static WORDS: LazyLock<[Finder<'static>; 2]> =
         LazyLock::new(|| ["\"user_message\"", "\"UserMessage\""].map(Finder::new));
-    if !begins_with_one_of(bytes, WORDS.as_slice()) {
-        return None;
-    }
-    let line = Line::parse(bytes).filter(|line| line.kind == "event_msg")?;
-    Some(Message { text: Some(prompt(&line)?), at: line.at(), ..Message::of(Role::User) })
+    let line = || Line::parse(bytes).filter(|line| line.kind == "event_msg");
+    begins_with_one_of(bytes, WORDS.as_slice()) && line().and_then(|l| prompt(&l)).is_some()
 }
 
 /// Says whether one of these words stands in the first bytes of a line.
@@ -62,14 +59,37 @@ pub(super) fn line_facts(bytes: &[u8]) -> LineFacts {
     if !begins_with_one_of(bytes, WORDS.as_slice()) {
         return LineFacts::default();
     }
-    let payload: Option<Value> = Line::parse(bytes).and_then(|line| line.payload());
-    let payload = payload.unwrap_or_default();
-    let info = &payload["info"];
+    let payload: Option<FactsPayload> = Line::parse(bytes).and_then(|line| line.payload());
+    let FactsPayload { git, info } = payload.unwrap_or_default();
+    let info = info.unwrap_or_default();
     LineFacts {
-        branch: payload["git"]["branch"].as_str().map(str::to_owned),
-        context_tokens: info["last_token_usage"]["total_tokens"].as_u64(),
-        context_window: info["model_context_window"].as_u64(),
+        branch: git.and_then(|git| git.branch),
+        context_tokens: info.last_token_usage.and_then(|usage| usage.total_tokens),
+        context_window: info.model_context_window,
     }
+}
+
+/// The payload of a `session_meta` or `token_count` line, as far as it tells facts.
+#[derive(Default, Deserialize)]
+struct FactsPayload {
+    git: Option<Git>,
+    info: Option<TokenInfo>,
+}
+
+#[derive(Deserialize)]
+struct Git {
+    branch: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct TokenInfo {
+    last_token_usage: Option<TotalUsage>,
+    model_context_window: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct TotalUsage {
+    total_tokens: Option<u64>,
 }
 
 fn event(line: &Line<'_>) -> Option<Message> {

@@ -112,10 +112,6 @@ impl Adapter for Codex {
         messages::read(line)
     }
 
-    fn prompt(&self, line: &[u8]) -> Option<Message> {
-        messages::prompt_of(line)
-    }
-
     fn line_facts(&self, line: &[u8]) -> LineFacts {
         messages::line_facts(line)
     }

@@ -13,7 +13,8 @@ use serde_json::value::RawValue;
 
 use super::NAME;
 use super::index::Row;
-use crate::adapters::{Found, Look, Record, Turn};
+use super::messages::is_prompt;
+use crate::adapters::{Found, Look, PromptCounter, Record, Turn};
 use crate::model::{Locator, Reason, ReasonKind, Time, Tokens, ToolCall, shorten};
 use crate::native::{file, jsonl};
 
@@ -422,10 +423,17 @@ fn error_text(error: &RawValue) -> String {
     said.unwrap_or(text).to_owned()
 }
 
+/// A line with the tokens of one response.
 #[derive(Deserialize)]
-struct UsageRecord<'a> {
-    #[serde(borrow)]
-    response_id: Option<Cow<'a, str>>,
+struct UsageLine<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    payload: UsageRecord,
+}
+
+#[derive(Deserialize)]
+struct UsageRecord {
+    response_id: Option<String>,
     usage: Usage,
 }
 
@@ -452,44 +460,74 @@ impl From<Usage> for Tokens {
     }
 }
 
-/// Counts every distinct response of this rollout and its subagents'. Of a fork, only its own records
-/// count.
-pub(super) fn count(path: &Path, uid: u32, children: &Found<Locator>, record: &mut Record) {
-    let mut seen = HashSet::new();
-    let mut tokens = Tokens::default();
-    let mut whole = children.whole;
-    let mut answered = false;
-    let spoken = memmem::Finder::new(b"\"role\":\"assistant\"");
-    let children = children.rows.iter().filter_map(|c| c.path.as_deref());
-    let paths = std::iter::once(path).chain(children);
-    for path in paths {
-        let needle = memmem::Finder::new(b"\"token_usage_record\"");
-        let opened = file::open(path, uid).map_err(|s| io::Error::other(s.to_string()));
-        let pass = opened.and_then(|opened| {
-            jsonl::lines(&opened.file, 0, &mut |bytes| {
-                answered |= !answered && spoken.find(bytes).is_some();
-                // Most bytes are the output of commands; such a line is recognised by its beginning.
-                let kind = jsonl::own_type(bytes);
-                let counts = match kind {
-                    Some(kind) => kind == b"token_usage_record",
-                    None => needle.find(bytes).is_some(),
-                };
-                if counts
-                    && let Some(line) =
-                        Line::parse(bytes).filter(|l| l.kind == "token_usage_record")
-                    && let Some(UsageRecord { response_id: Some(id), usage }) = line.payload()
-                    && seen.insert(id.into_owned())
-                {
-                    tokens.add(usage.into());
-                }
-            })
-        });
-        whole &= pass.is_ok_and(|p| p.oversized == 0);
+/// What is counted in a rollout and its subagents'.
+#[derive(Default)]
+struct Count {
+    /// The ids of the responses whose tokens were added.
+    responses: HashSet<String>,
+    tokens: Tokens,
+    /// A message of the model was seen.
+    answered: bool,
+}
+
+impl Count {
+    /// Adds the tokens of every response in one file, and shows each line that may be an `event_msg`.
+    fn add(
+        &mut self,
+        path: &Path,
+        uid: u32,
+        see_event: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<jsonl::Pass> {
+        let spoken = memmem::Finder::new(b"\"role\":\"assistant\"");
+        let usage = memmem::Finder::new(b"\"token_usage_record\"");
+        let opened = file::open(path, uid).map_err(|s| io::Error::other(s.to_string()))?;
+        jsonl::lines(&opened.file, 0, &mut |line| {
+            self.answered |= !self.answered && spoken.find(line).is_some();
+            // Most bytes are the output of commands; such a line is recognised by its beginning.
+            let kind = jsonl::own_type(line);
+            let counts = match kind {
+                Some(kind) => kind == b"token_usage_record",
+                None => usage.find(line).is_some(),
+            };
+            if counts {
+                self.line(line);
+            }
+            if kind.is_none_or(|kind| kind == b"event_msg") {
+                see_event(line);
+            }
+        })
     }
-    if whole && answered && seen.is_empty() {
+
+    fn line(&mut self, line: &[u8]) {
+        if let Some(UsageLine { kind, payload }) = jsonl::parse(line)
+            && kind == "token_usage_record"
+            && let UsageRecord { response_id: Some(id), usage } = payload
+            && self.responses.insert(id)
+        {
+            self.tokens.add(usage.into());
+        }
+    }
+}
+
+/// Counts the prompts of this rollout, and every distinct response of it and its subagents'. Of a fork, only
+/// its own records count.
+pub(super) fn count(path: &Path, uid: u32, children: &Found<Locator>, record: &mut Record) {
+    let (mut count, mut prompts) = (Count::default(), PromptCounter::default());
+    let own = count.add(path, uid, &mut |line| {
+        if is_prompt(line) {
+            prompts.add(None);
+        }
+    });
+    record.turns = own.is_ok().then(|| prompts.count());
+    let is_whole = |pass: io::Result<jsonl::Pass>| pass.is_ok_and(|pass| pass.oversized == 0);
+    let mut whole = is_whole(own) && children.whole;
+    for path in children.rows.iter().filter_map(|child| child.path.as_deref()) {
+        whole &= is_whole(count.add(path, uid, &mut |_| ()));
+    }
+    if whole && count.answered && count.responses.is_empty() {
         record.notes.push("tokens are not known: this version writes no usage records".into());
     } else if whole {
-        record.tokens = Some(tokens);
+        record.tokens = Some(count.tokens);
     } else {
         record.notes.push("tokens are not known: part of the rollout could not be read".into());
     }

@@ -17,8 +17,8 @@ pub use self::format::{Line, Live, LiveAsk, SocketAnswer, SocketOrder, SocketRep
 use super::answering::Answering;
 use super::control::Control;
 use super::{
-    Adapter, Capabilities, Depth, Found, Installation, Look, Record, Root, Served, State, Store,
-    Turn, existing_roots, not_regular, pid_of, proof::prove, skipped,
+    Adapter, Capabilities, Depth, Found, Installation, Look, PromptCounter, Record, Root, Served,
+    State, Store, Turn, existing_roots, not_regular, pid_of, proof::prove, skipped,
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
@@ -425,14 +425,20 @@ fn read_tail(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> 
 fn count(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> {
     let mut seen = HashSet::new();
     let mut tokens = Tokens::default();
-    let pass = jsonl::lines(&opened.file, 0, &mut |line| {
-        if let Ok(Line::Say { id, usage, .. } | Line::Tool { id, usage, .. }) =
-            serde_json::from_slice(line)
-            && seen.insert(id)
-        {
-            tokens.add(usage.into());
+    let mut prompts = PromptCounter::default();
+    let pass = jsonl::lines(&opened.file, 0, &mut |line| match serde_json::from_slice(line) {
+        Ok(Line::Say { id, usage, .. } | Line::Tool { id, usage, .. }) => {
+            let is_new = seen.insert(id);
+            if is_new {
+                tokens.add(usage.into());
+            }
         }
+        Ok(Line::Prompt { id, .. } | Line::Message { id, .. } | Line::Answer { id, .. }) => {
+            prompts.add(Some(id));
+        }
+        _ => {}
     })?;
+    record.turns = Some(prompts.count());
     record.tokens = (pass.oversized == 0).then_some(tokens);
     Ok(())
 }

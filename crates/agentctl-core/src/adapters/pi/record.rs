@@ -13,8 +13,8 @@ use memchr::memmem::Finder;
 
 use super::exclusion::Trace;
 use super::lines::{Entry, Header, Step, stamped, text_of};
-use super::messages::call;
-use crate::adapters::{Look, Record, Turn};
+use super::messages::{self, call};
+use crate::adapters::{Look, PromptCounter, Record, Turn};
 use crate::model::{Locator, Time, Tokens, ToolCall, shorten};
 use crate::native::{file, jsonl};
 
@@ -398,14 +398,19 @@ fn is_naming(line: &[u8]) -> bool {
     )
 }
 
-/// Counts every distinct entry with tokens. Entries that a fork copied belong to its parent.
+/// Counts the prompts, and every distinct entry with tokens. Entries that a fork copied belong to its parent.
 fn count(opened: &file::Opened, header: Option<&Header>, record: &mut Record) {
     let born = header.filter(|h| h.parent_session.is_some()).and_then(Header::at);
     let mut seen = HashSet::new();
     let mut tokens = Tokens::default();
     let mut cost = Some(0.0);
     let mark = Finder::new(b"\"usage\"");
+    let user = Finder::new(b"\"user\"");
+    let mut prompts = PromptCounter::default();
     let pass = jsonl::lines(&opened.file, 0, &mut |line| {
+        if user.find(line).is_some() {
+            prompts.add_messages(messages::read(line));
+        }
         if mark.find(line).is_none() {
             return;
         }
@@ -417,6 +422,7 @@ fn count(opened: &file::Opened, header: Option<&Header>, record: &mut Record) {
             cost = cost.zip(usage.cost_usd()).map(|(sum, more)| sum + more);
         }
     });
+    record.turns = pass.is_ok().then(|| prompts.count());
     if pass.is_ok_and(|pass| pass.oversized == 0) {
         record.tokens = Some(tokens);
         record.cost_usd = cost;
