@@ -180,6 +180,8 @@ pub struct LineFacts {
 /// How much of a record is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
+    /// The same as `Outline`; the first prompt may be left out where there is a title.
+    Table,
     /// Head and tail: everything but tokens and cost.
     Outline,
     /// Everything.

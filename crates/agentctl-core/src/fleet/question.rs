@@ -131,7 +131,7 @@ enum Confirm {
 /// Number of records that are kept until they are confirmed; the others are read again.
 const MAX_KEPT_RECORDS: usize = 4096;
 /// Number of records that are read before they become rows: records are larger than rows.
-const READ_AT_ONCE: usize = 4096;
+const READ_AT_ONCE: usize = 1024;
 
 impl<'a> Question<'a> {
     pub(super) fn new(
@@ -171,8 +171,9 @@ impl<'a> Question<'a> {
             None => self.possibly_served(),
         };
         let served = self.served_elsewhere_in_list(&locators);
-        self.add(served, Depth::Outline);
-        self.add(locators, Depth::Outline);
+        let depth = if self.for_table { Depth::Table } else { Depth::Outline };
+        self.add(served, depth);
+        self.add(locators, depth);
     }
 
     pub(super) fn take_history(&mut self, history: Found<Locator>) -> Vec<Locator> {

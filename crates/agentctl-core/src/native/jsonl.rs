@@ -4,6 +4,7 @@
 //! Limits: 8 MiB per line, 1 MiB of tail. A last line without its newline is incomplete and skipped,
 //! without an error. A visitor receives the bytes of complete lines.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
@@ -12,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
+use serde::{Deserialize, Deserializer};
 
 use crate::kernel::deadline;
 
@@ -260,6 +262,15 @@ pub fn parse<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
     }
 }
 
+/// Reads an optional text without copying it, for `deserialize_with`: a plain `Option<Cow<str>>` is always copied.
+pub fn optional_text<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Cow<'de, str>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    Ok(Option::<Text<'de>>::deserialize(from)?.map(|Text(text)| text))
+}
+
 /// Returns the text behind a key of the line's own object, if the key stands near the beginning. A key
 /// inside a nested object does not count.
 #[must_use]
@@ -360,6 +371,22 @@ mod tests {
         assert_eq!(ended.expect("read"), ReadEnd::Whole);
         let last = bytes.len() as u64 - 5;
         assert_eq!(seen, [(last, b"last".to_vec()), (0, b"first".to_vec())]);
+    }
+
+    #[test]
+    fn a_text_is_copied_only_if_it_is_escaped() {
+        #[derive(Deserialize)]
+        struct Named<'a> {
+            #[serde(borrow, default, deserialize_with = "optional_text")]
+            name: Option<Cow<'a, str>>,
+        }
+        let name = |line: &'static str| parse::<Named<'_>>(line.as_bytes()).map(|n| n.name);
+        let is_borrowed = |line| matches!(name(line), Some(Some(Cow::Borrowed("plain"))));
+        assert!(is_borrowed(r#"{"name":"plain"}"#));
+        assert_eq!(name(r#"{"name":"a\nb"}"#), Some(Some("a\nb".into())));
+        assert_eq!(name(r#"{"name":null}"#), Some(None));
+        assert_eq!(name("{}"), Some(None));
+        assert_eq!(name(r#"{"name":1}"#), None);
     }
 
     #[test]

@@ -15,24 +15,24 @@ use crate::native::jsonl;
 pub(super) struct Line<'a> {
     #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) subtype: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) uuid: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) cwd: Option<Cow<'a, str>>,
     /// The git branch of the directory; `HEAD` where none is checked out.
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) git_branch: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     entrypoint: Option<Cow<'a, str>>,
     /// The version of Claude Code that wrote the line; notes have none.
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     version: Option<Cow<'a, str>>,
     /// Of `queue-operation` lines.
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) operation: Option<Cow<'a, str>>,
     /// The refusal of a tool call: by a rule or by a person.
     #[serde(borrow)]
@@ -67,11 +67,11 @@ pub(super) struct Line<'a> {
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
     /// Of `api-request` lines: equal for every attempt at the same call.
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) request_digest: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) custom_title: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) ai_title: Option<Cow<'a, str>>,
 }
 
@@ -112,22 +112,22 @@ impl<'a> Line<'a> {
 
 #[derive(Deserialize)]
 struct Decision<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     decision: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     source: Option<Cow<'a, str>>,
 }
 
 /// A message of the model's API.
 #[derive(Deserialize)]
 pub(super) struct Body<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) model: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) stop_reason: Option<Cow<'a, str>>,
     pub(super) usage: Option<Usage>,
 }

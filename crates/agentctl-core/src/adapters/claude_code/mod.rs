@@ -445,7 +445,7 @@ impl Store for ClaudeStore<'_> {
 
     fn record(&self, locator: &Locator, depth: Depth) -> Record {
         let mut record = match depth {
-            Depth::Outline => record::read(self.look, locator, None),
+            Depth::Table | Depth::Outline => record::read(self.look, locator, None),
             Depth::Whole => record::read(self.look, locator, Some(&self.subagents(locator))),
         };
         let has_folder = self.folders.get().is_none_or(|folders| folders.contains(&locator.id));

@@ -42,11 +42,11 @@ struct Counted<'a> {
 
 #[derive(Deserialize)]
 struct Spent<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     stop_reason: Option<Cow<'a, str>>,
     usage: Option<Usage>,
 }

@@ -33,7 +33,7 @@ const BULK_BYTES: usize = 2 << 10;
 /// One line of a rollout.
 #[derive(Deserialize)]
 pub(super) struct Line<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     timestamp: Option<Cow<'a, str>>,
     #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'a, str>,
@@ -58,19 +58,19 @@ impl<'a> Line<'a> {
 /// The fields of a payload that show the state of a turn.
 #[derive(Deserialize)]
 struct Step<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type", borrow, default, deserialize_with = "jsonl::optional_text")]
     kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     arguments: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     model: Option<Cow<'a, str>>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     role: Option<Cow<'a, str>>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::entry::{ENTRY_BYTES, Info, Model, Newest, Part, sum, title};
+use super::entry::{DEFAULT_TITLE, ENTRY_BYTES, Info, Model, Newest, Part, sum, title};
 use super::messages::Stored;
 use crate::adapters::{Found, Record};
 use crate::kernel::home_limit;
@@ -91,6 +91,8 @@ pub(super) struct Database {
     connection: Mutex<Connection>,
     select: String,
     by_id: String,
+    /// The same as `by_id`, without the first prompt where there is a title.
+    by_id_for_table: String,
     /// Connections that no thread uses at the moment: each thread takes one of its own.
     readers: Mutex<Vec<Reader>>,
 }
@@ -135,14 +137,16 @@ impl Database {
                 return Err(StoreError::NotTables(table));
             }
         }
-        let select = select(&columns);
+        let with_prompt = select(&columns, "true");
+        let by_id = |select: &str| format!("{select} where s.id = ?1 limit 1");
         Ok(Self {
             path: path.to_owned(),
             uid,
             deadline,
             connection: Mutex::new(connection),
-            by_id: format!("{select} where s.id = ?1 limit 1"),
-            select,
+            by_id: by_id(&with_prompt),
+            by_id_for_table: by_id(&select(&columns, &has_no_title(&columns))),
+            select: with_prompt,
             readers: Mutex::default(),
         })
     }
@@ -157,14 +161,22 @@ impl Database {
         self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy()
     }
 
-    /// Returns the sessions written since that time, subagents left out.
-    pub(super) fn history(&self, since_ms: Option<i64>) -> SqlResult<Found<Locator>> {
+    /// Returns the sessions written since that time, subagents left out, and shows the ids of all sessions.
+    pub(super) fn history_seeing(
+        &self,
+        since_ms: Option<i64>,
+        see: &mut dyn FnMut(&str),
+    ) -> SqlResult<Found<Locator>> {
         // Not every message updates the time of its session.
-        let sql = "select id from session s where parent_id is null and (?1 is null \
+        let sql = "select id, parent_id is null and (?1 is null \
                    or time_updated >= ?1 or (select m.time_updated from message m \
                    where m.session_id = s.id order by m.time_created desc, m.id desc limit 1) >= ?1) \
-                   order by id limit ?2";
-        self.ids(sql, (since_ms, i64::try_from(MAX_SESSIONS).unwrap_or(i64::MAX)))
+                   from session s order by id limit ?2";
+        let most = i64::try_from(MAX_SESSIONS).unwrap_or(i64::MAX);
+        self.ids_where(sql, (since_ms, most), &mut |id, row| {
+            see(id);
+            row.get::<_, Option<bool>>(1).is_ok_and(|listed| listed == Some(true))
+        })
     }
 
     /// Returns the sessions of a folder, and the sessions of any folder that were written since that
@@ -188,6 +200,16 @@ impl Database {
     }
 
     fn ids(&self, sql: &str, params: impl Params) -> SqlResult<Found<Locator>> {
+        self.ids_where(sql, params, &mut |_, _| true)
+    }
+
+    /// Returns the sessions whose rows are wanted. The first column of a row is the id.
+    fn ids_where(
+        &self,
+        sql: &str,
+        params: impl Params,
+        is_wanted: &mut dyn FnMut(&str, &SqlRow<'_>) -> bool,
+    ) -> SqlResult<Found<Locator>> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
@@ -199,7 +221,8 @@ impl Database {
                 return Err(sqlite::too_big(home_limit::TOO_MANY.into()));
             }
             // A row with an invalid id is left out.
-            if let Some(id) = row.get::<_, String>(0).ok().filter(|id| is_session_id(id)) {
+            let id = row.get::<_, String>(0).ok().filter(|id| is_session_id(id));
+            if let Some(id) = id.filter(|id| is_wanted(id, row)) {
                 found.rows.push(Locator { id, path: Some(self.path.clone()), parent: None });
             }
         }
@@ -207,8 +230,9 @@ impl Database {
         Ok(found)
     }
 
-    /// Returns one session, up to one transaction old. Threads do not wait for each other.
-    pub(super) fn row(&self, id: &str) -> SqlResult<Option<Row>> {
+    /// Returns one session, up to one transaction old; for a table, a session with a title has no prompt. Threads
+    /// do not wait for each other.
+    pub(super) fn row(&self, id: &str, for_table: bool) -> SqlResult<Option<Row>> {
         let kept = || self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = kept().pop();
         let reader = spare.or_else(|| {
@@ -216,7 +240,8 @@ impl Database {
             Some(Reader { connection, left: 0 })
         });
         let Some(mut reader) = reader else { return self.fresh(id) };
-        let row = reader.row(&self.by_id, id)?;
+        let sql = if for_table { &self.by_id_for_table } else { &self.by_id };
+        let row = reader.row(sql, id)?;
         kept().push(reader);
         Ok(row)
     }
@@ -417,8 +442,18 @@ fn add_parts(connection: &Connection, newest: &mut Newest) -> SqlResult<()> {
     Ok(())
 }
 
-/// Columns differ between versions: a missing column is selected as null.
-fn select(session: &HashSet<String>) -> String {
+/// Returns the condition that a session has no title of its own.
+fn has_no_title(session: &HashSet<String>) -> String {
+    if !session.contains("title") {
+        return "true".to_owned();
+    }
+    let default = format!("substr(s.title, 1, {}) = '{DEFAULT_TITLE}'", DEFAULT_TITLE.len());
+    format!("typeof(s.title) <> 'text' or s.title = '' or {default}")
+}
+
+/// Selects a session, its newest message, and its first prompt if the condition is true. Columns differ between
+/// versions: a missing column is selected as null.
+fn select(session: &HashSet<String>, needs_prompt: &str) -> String {
     let column = |name: &str| {
         if session.contains(name) { format!("s.{name}") } else { "null".to_owned() }
     };
@@ -438,12 +473,12 @@ fn select(session: &HashSet<String>) -> String {
     let numbers = numbers.map(column).join(", ");
     // The first text of the first message; `json_extract` alone fails on text that is not JSON.
     let prompt = format!(
-        "(select case when json_valid(p.data) then \
+        "case when {needs_prompt} then (select case when json_valid(p.data) then \
           substr(json_extract(p.data, '$.text'), 1, {TEXT_CHARS}) end \
           from part p where p.message_id = (select f.id from message f where f.session_id = s.id \
           order by f.time_created, f.id limit 1) \
           and case when json_valid(p.data) then json_extract(p.data, '$.type') end = 'text' \
-          order by p.id limit 1)"
+          order by p.id limit 1) end"
     );
     format!(
         "select s.id, {}, {}, {}, {}, s.time_created, {numbers}, {prompt}, m.id, m.time_created, \
@@ -497,6 +532,47 @@ fn read(row: &SqlRow<'_>) -> Row {
 mod tests {
     use super::*;
 
+    fn open(path: &Path) -> Database {
+        let uid = rustix::process::geteuid().as_raw();
+        let soon = Instant::now() + std::time::Duration::from_mins(5);
+        Database::open(path, uid, soon).expect("opened")
+    }
+
+    #[test]
+    fn a_table_reads_the_prompt_of_a_session_without_a_title_only() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("opencode.db");
+        let content = "create table session (id text primary key, parent_id text, title text,
+               time_created integer, time_updated integer);
+             create table message (id text, session_id text, time_created integer,
+               time_updated integer, data text);
+             create table part (id text, message_id text, time_updated integer, data text);
+             insert into session values ('ses_a', null, 'named', 1, 1),
+               ('ses_b', null, 'New session - now', 1, 9), ('ses_c', 'ses_b', 'child', 1, 9),
+               ('ses_d', null, null, 1, 9);
+             insert into message select 'm' || id, id, 1, 1, '{}' from session;
+             insert into part select 'p', id, 1, '{\"type\":\"text\",\"text\":\"do it\"}' from message;";
+        Connection::open(&path).and_then(|made| made.execute_batch(content)).expect("made");
+        let database = open(&path);
+        let has_prompt = |id: &str, for_table: bool| {
+            let row = database.row(id, for_table).expect("read").expect("a session");
+            row.prompt.as_deref() == Some("do it")
+        };
+        assert_eq!(["ses_a", "ses_b", "ses_d"].map(|id| has_prompt(id, true)), [false, true, true]);
+        assert!(has_prompt("ses_a", false));
+        let mut seen = Vec::new();
+        let found = database.history_seeing(Some(5), &mut |id| seen.push(id.to_owned()));
+        let listed: Vec<_> = found.expect("read").rows.into_iter().map(|l| l.id).collect();
+        assert_eq!(
+            (listed, seen),
+            (ids(["ses_b", "ses_d"]), ids(["ses_a", "ses_b", "ses_c", "ses_d"]))
+        );
+    }
+
+    fn ids<const N: usize>(ids: [&str; N]) -> Vec<String> {
+        ids.map(str::to_owned).to_vec()
+    }
+
     #[test]
     fn batched_reads_are_soon_fresh_and_single_reads_at_once() {
         let dir = tempfile::tempdir().expect("dir");
@@ -509,14 +585,12 @@ mod tests {
              create table part (id text, message_id text, time_updated integer, data text);
              insert into session values ('ses_a', 'old', 1);";
         writer.execute_batch(tables).expect("made");
-        let (uid, soon) = (rustix::process::geteuid().as_raw(), Instant::now());
-        let soon = soon + std::time::Duration::from_mins(5);
-        let database = Database::open(&path, uid, soon).expect("opened");
+        let database = open(&path);
         let title = |row: SqlResult<Option<Row>>| row.expect("read").and_then(|r| r.title);
-        assert_eq!(title(database.row("ses_a")).as_deref(), Some("old"));
+        assert_eq!(title(database.row("ses_a", false)).as_deref(), Some("old"));
         writer.execute_batch("update session set title = 'new'").expect("changed");
         assert_eq!(title(database.fresh("ses_a")).as_deref(), Some("new"));
-        let read = (0..ROWS_PER_TRANSACTION).map(|_| title(database.row("ses_a")));
+        let read = (0..ROWS_PER_TRANSACTION).map(|_| title(database.row("ses_a", false)));
         assert_eq!(read.last().flatten().as_deref(), Some("new"));
     }
 }

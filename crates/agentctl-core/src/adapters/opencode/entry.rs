@@ -291,7 +291,10 @@ pub(super) fn sum<'a>(messages: impl Iterator<Item = &'a Info>) -> (Tokens, f64)
     (tokens, cost)
 }
 
+/// The beginning of the default title of a new session.
+pub(super) const DEFAULT_TITLE: &str = "New session - ";
+
 /// Returns a title, unless it is the default title of a new session.
 pub(super) fn title(text: Option<String>) -> Option<String> {
-    text.filter(|t| !t.is_empty() && !t.starts_with("New session - "))
+    text.filter(|t| !t.is_empty() && !t.starts_with(DEFAULT_TITLE))
 }

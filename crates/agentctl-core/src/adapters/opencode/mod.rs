@@ -235,11 +235,13 @@ impl<'a> OpenCodeStore<'a> {
 
     fn row(
         &self,
-        database: &Database,
-        basis: Option<FileVersion>,
+        (database, basis): (&Database, Option<FileVersion>),
         id: &str,
+        depth: Depth,
     ) -> SqlResult<Option<Record>> {
-        let read = || Ok(database.row(id)?.map(Row::record));
+        // A record that is cached serves every question.
+        let for_table = depth == Depth::Table && basis.is_none();
+        let read = || Ok(database.row(id, for_table)?.map(Row::record));
         self.look.outline_in(database.path(), basis, id, read)
     }
 
@@ -255,8 +257,22 @@ impl Store for OpenCodeStore<'_> {
 
     fn history(&self, since_ms: Option<i64>) -> Found<Locator> {
         match self.backend() {
-            Backend::Database(database, _) => self.answered(database.history(since_ms)),
+            Backend::Database(database, _) => {
+                self.answered(database.history_seeing(since_ms, &mut |_| ()))
+            }
             Backend::Files(files) => files.history(since_ms),
+            Backend::Broken(why) => Found::fault(self.fault(why)),
+        }
+    }
+
+    fn history_seeing(&self, since_ms: Option<i64>, see: &mut dyn FnMut(&str)) -> Found<Locator> {
+        match self.backend() {
+            Backend::Database(database, _) => self.answered(database.history_seeing(since_ms, see)),
+            Backend::Files(files) => {
+                let found = files.sessions(None, &|_| true);
+                found.rows.iter().for_each(|locator| see(&locator.id));
+                files.history(since_ms)
+            }
             Backend::Broken(why) => Found::fault(self.fault(why)),
         }
     }
@@ -272,15 +288,17 @@ impl Store for OpenCodeStore<'_> {
     fn record(&self, locator: &Locator, depth: Depth) -> Record {
         let whole = depth == Depth::Whole;
         let (mut record, spent) = match self.backend() {
-            Backend::Database(database, basis) => match self.row(database, *basis, &locator.id) {
-                Ok(Some(record)) => {
-                    let spent = whole.then(|| database.spent(&locator.id).ok().flatten());
-                    (record, spent.flatten())
+            Backend::Database(database, basis) => {
+                match self.row((database, *basis), &locator.id, depth) {
+                    Ok(Some(record)) => {
+                        let spent = whole.then(|| database.spent(&locator.id).ok().flatten());
+                        (record, spent.flatten())
+                    }
+                    // A process named it before it was written to the database.
+                    Ok(None) => return Record::default(),
+                    Err(error) => return Self::unreadable(error.to_string()),
                 }
-                // A process named it before it was written to the database.
-                Ok(None) => return Record::default(),
-                Err(error) => return Self::unreadable(error.to_string()),
-            },
+            }
             Backend::Files(files) => match files.record(locator) {
                 Ok(record) => (record, whole.then(|| files.spent(locator)).flatten()),
                 Err(why) => return Self::unreadable(why),

@@ -111,19 +111,19 @@ pub(super) fn is_uuid(text: &str) -> bool {
 pub(super) struct Entry<'a> {
     #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) parent_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     timestamp: Option<Cow<'a, str>>,
     #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) model_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) target_id: Option<Cow<'a, str>>,
     /// The text that a context edit puts in place of its target; `null` removes the target.
     #[serde(borrow)]
@@ -212,12 +212,12 @@ pub(super) struct Step<'a> {
     pub(super) role: Cow<'a, str>,
     #[serde(default)]
     pub(super) content: Value,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) stop_reason: Option<Cow<'a, str>>,
     pub(super) error_message: Option<String>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "jsonl::optional_text")]
     pub(super) tool_call_id: Option<Cow<'a, str>>,
 }
 
