@@ -57,8 +57,8 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
         .flatten()
     {
         let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
-        // The registry itself, the types of control, of answers and of changes, the declarations, the launchers, the proof
-        // of a join, the cache of records, and the homes.
+        // The registry itself, the types of control, of answers and of changes, the declarations, the launchers,
+        // the proof of a join, the counter of prompts, the cache of records, and the homes.
         let others = [
             "mod",
             "answering",
@@ -70,6 +70,7 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
             "declared",
             "launchers",
             "proof",
+            "prompts",
             "cached",
             "root",
         ];

@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_line_without_a_mark_makes_no_hunk() {
-        let lines = |lines: &[&str]| LineHunk::of_lines((1, 1), lines.to_vec().into_iter());
+        let lines = |lines: &[&str]| LineHunk::of_lines((1, 1), lines.iter().copied());
         assert!(lines(&["+a", "", "-b"]).is_some());
         assert_eq!(lines(&["+a\ndiff --git a/x b/x"]), None);
         assert_eq!(lines(&["diff --git a/x b/x"]), None);

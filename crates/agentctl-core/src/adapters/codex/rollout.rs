@@ -471,12 +471,12 @@ struct Count {
 }
 
 impl Count {
-    /// Adds the tokens of every response in one file, and shows each line with its type.
+    /// Adds the tokens of every response in one file, and shows each line that may be an `event_msg`.
     fn add(
         &mut self,
         path: &Path,
         uid: u32,
-        see: &mut dyn FnMut(Option<&[u8]>, &[u8]),
+        see_event: &mut dyn FnMut(&[u8]),
     ) -> io::Result<jsonl::Pass> {
         let spoken = memmem::Finder::new(b"\"role\":\"assistant\"");
         let usage = memmem::Finder::new(b"\"token_usage_record\"");
@@ -492,7 +492,9 @@ impl Count {
             if counts {
                 self.line(line);
             }
-            see(kind, line);
+            if kind.is_none_or(|kind| kind == b"event_msg") {
+                see_event(line);
+            }
         })
     }
 
@@ -511,8 +513,8 @@ impl Count {
 /// its own records count.
 pub(super) fn count(path: &Path, uid: u32, children: &Found<Locator>, record: &mut Record) {
     let (mut count, mut prompts) = (Count::default(), PromptCounter::default());
-    let own = count.add(path, uid, &mut |kind, line| {
-        if kind.is_none_or(|kind| kind == b"event_msg") && is_prompt(line) {
+    let own = count.add(path, uid, &mut |line| {
+        if is_prompt(line) {
             prompts.add(None);
         }
     });
@@ -520,7 +522,7 @@ pub(super) fn count(path: &Path, uid: u32, children: &Found<Locator>, record: &m
     let is_whole = |pass: io::Result<jsonl::Pass>| pass.is_ok_and(|pass| pass.oversized == 0);
     let mut whole = is_whole(own) && children.whole;
     for path in children.rows.iter().filter_map(|child| child.path.as_deref()) {
-        whole &= is_whole(count.add(path, uid, &mut |_, _| ()));
+        whole &= is_whole(count.add(path, uid, &mut |_| ()));
     }
     if whole && count.answered && count.responses.is_empty() {
         record.notes.push("tokens are not known: this version writes no usage records".into());

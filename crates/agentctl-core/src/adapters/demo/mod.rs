@@ -448,7 +448,8 @@ fn count(opened: &file::Opened, record: &mut Record) -> std::io::Result<()> {
             | Line::Tool { id, usage, .. }
             | Line::Write { id, usage, .. },
         ) => {
-            if seen.insert(id) {
+            let is_new = seen.insert(id);
+            if is_new {
                 tokens.add(usage.into());
             }
         }

@@ -274,7 +274,7 @@ impl Store for OpenClawStore<'_> {
             row.claim(self.look, snapshot.word(row), waiting)
         };
         let rows = snapshot.rows.iter().map(claim).collect();
-        Found { rows, whole, faults }
+        Found { rows, faults, whole }
     }
 
     fn asks(&self, session: &Session) -> Found<Ask> {

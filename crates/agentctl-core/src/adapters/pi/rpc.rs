@@ -164,7 +164,7 @@ mod tests {
     fn shake(lines: &[&str], begin: Begin) -> Handshake {
         let place = RootPlace::Directory(PathBuf::from("/h"));
         let order = Order { begin, ..Order::resume("s1".into(), "/w".into(), place) };
-        let stdout = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let stdout = lines.join("\n") + "\n";
         handshake(&order, &FirstWords { stdout: stdout.as_bytes(), stderr: b"" })
     }
 
