@@ -341,7 +341,7 @@ fn with_lines(lines: &[Value]) -> (TestHome, PathBuf) {
     let home = home();
     let shop = home.at("shop");
     fs::create_dir_all(&shop).expect("made");
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let text = lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n") + "\n";
     let cwd = shop.to_string_lossy().into_owned();
     let place = ".claude/projects/-shop/22222222-2222-4222-8222-222222222222.jsonl";
     home.write(place, text.replace("CWD", &cwd));

@@ -32,7 +32,7 @@ impl Asking {
     }
 
     /// Begins one that asks for a command with these decisions.
-    fn asking(decisions: &[&str]) -> Self {
+    fn for_decisions(decisions: &[&str]) -> Self {
         let asking = Self::begin("approvals = true\n");
         asking.gateway.world().approvals.ask("ap-1", &asking.key, "touch x", decisions);
         asking
@@ -68,7 +68,7 @@ impl Asking {
 #[test]
 fn an_approval_is_listed_in_full_and_allowed_once() {
     sandboxed(|| {
-        let asking = Asking::asking(&ONCE);
+        let asking = Asking::for_decisions(&ONCE);
         let row = asking.status();
         assert_eq!(
             (&row["status"], &row["reason"]["kind"], &row["reason"]["detail"]),
@@ -109,7 +109,7 @@ fn an_approval_is_listed_in_full_and_allowed_once() {
 #[test]
 fn only_what_is_offered_is_sent_and_words_do_not_travel() {
     sandboxed(|| {
-        let asking = Asking::asking(&ONCE);
+        let asking = Asking::for_decisions(&ONCE);
         for decision in [&["--always", "1"][..], &["--stop"], &["--text", "yes"]] {
             assert_eq!(asking.answer(decision).code, Some(2), "{decision:?}");
         }
@@ -133,7 +133,7 @@ fn only_what_is_offered_is_sent_and_words_do_not_travel() {
 #[test]
 fn of_several_answers_one_is_taken_and_the_others_are_told() {
     sandboxed(|| {
-        let asking = Asking::asking(&ONCE);
+        let asking = Asking::for_decisions(&ONCE);
         let id = asking.ask();
         let decisions = ["--allow", "--deny", "--allow", "--deny"];
         let begun: Vec<_> = decisions
@@ -164,7 +164,7 @@ fn an_answer_that_came_too_late_is_told_why() {
             ("expired", "expired"),
             ("cancelled", "its run was ended"),
         ] {
-            let asking = Asking::asking(&ONCE);
+            let asking = Asking::for_decisions(&ONCE);
             // It is still listed when it is looked at, and settled when the answer arrives.
             let row = asking.gateway.world().approvals.open[0].clone();
             asking.gateway.world().approvals.end("ap-1", status, "x");
@@ -179,7 +179,7 @@ fn an_answer_that_came_too_late_is_told_why() {
 #[test]
 fn a_lost_answer_is_not_called_taken() {
     sandboxed(|| {
-        let asking = Asking::asking(&ONCE);
+        let asking = Asking::for_decisions(&ONCE);
         asking.gateway.world().approvals.lost_answer = true;
         let told = asking.answer(&["--allow"]);
         assert_eq!(told.code, Some(1), "{}", told.stdout);
@@ -254,7 +254,7 @@ fn without_the_right_sessions_are_listed_and_the_gap_is_named() {
 #[test]
 fn a_request_that_is_not_known_here_is_shown_and_not_answered() {
     sandboxed(|| {
-        let asking = Asking::asking(&ONCE);
+        let asking = Asking::for_decisions(&ONCE);
         asking.gateway.world().approvals.open[0]["approvalKind"] = "plugin".into();
         let ask = asking.asks().remove(0);
         assert!(ask["via"].is_null() && ask["why_not"].is_string(), "{ask}");
