@@ -68,6 +68,7 @@ use crate::events::Watcher;
 pub use crate::fleet::Fleet;
 use crate::fleet::{self, Inspected, Query, Rows};
 use crate::host::Host;
+pub use crate::launch::context::{ContextError, IssueReference, PromptContext};
 use crate::model::{Listing, Target};
 use crate::transcript::{Transcript, TranscriptError};
 

@@ -7,11 +7,14 @@
 //! named here.
 
 mod arrival;
+pub mod context;
 mod continuing;
 mod error;
+pub mod matrix;
 mod prepare;
 mod private_server;
 mod remote;
+pub mod slots;
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -19,6 +19,7 @@ use crate::adapters::control::{Begin, Order, Refusal};
 use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
 use crate::host::Host;
+use crate::launch::context::ContextError;
 use crate::launch::{LaunchError, LaunchOrder, StartedLaunch, launch};
 use crate::locks::Holder;
 use crate::model::{Fault, InternedName, SCHEMA_VERSION, Session, Target, word};
@@ -122,6 +123,8 @@ pub enum NotStarted {
     },
     /// The name or the group cannot be given.
     Words(WordRefusal),
+    /// The context of the prompt cannot be put together.
+    Context(ContextError),
     /// The launch failed.
     Failed(LaunchError),
 }
@@ -187,7 +190,10 @@ impl Fleet {
         if is_remote(beginning.adapter) && hooks.is_empty() && !defaults.hooks.is_empty() {
             tell(LaunchNews::HooksNotRun);
         }
-        let mut started = self.start(beginning, request, defaults)?;
+        let context = request.context.read(&self.host, &beginning.cwd);
+        let context = context.map_err(NotStarted::Context)?;
+        let prompt = context.before(&request.prompt.clone().into_bytes());
+        let mut started = self.start(beginning, (request, prompt), defaults)?;
         for fault in &started.launched.faults {
             tell(LaunchNews::Fault(fault));
         }
@@ -252,7 +258,7 @@ impl Fleet {
     fn start(
         &self,
         Continuation { adapter, begin, cwd, from }: Continuation,
-        request: &LaunchRequest,
+        (request, prompt): (&LaunchRequest, Vec<u8>),
         defaults: &LaunchDefaults,
     ) -> Result<StartedSession, NotStarted> {
         let (host, remote) = (&self.host, is_remote(adapter));
@@ -287,7 +293,7 @@ impl Fleet {
                 ask: options.ask_ms.map(Duration::from_millis),
                 keep: options.keep,
             },
-            prompt: request.prompt.clone().into_bytes(),
+            prompt,
             group: options.group,
             env: options.env,
             on_complete: hooks.on_complete.map(|hook| absolute(host, hook)),

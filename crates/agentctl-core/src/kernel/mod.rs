@@ -19,6 +19,7 @@ compile_error!("agentctl runs on Linux and macOS for now");
 pub mod deadline;
 pub mod home_limit;
 mod limits;
+mod own_stdin;
 mod spawn;
 mod terminal;
 mod user;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use self::limits::{Limits, limits};
+pub use self::own_stdin::{OwnStdin, own_stdin, stdin_is_ready};
 pub use self::user::user_name;
 pub use platform::{
     ExitWatch, Held, Kernel, NewestPid, endless_pipe, give_back_memory, hold_text,

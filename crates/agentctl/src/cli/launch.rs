@@ -1,5 +1,6 @@
 //! `agentctl launch`: start a session, print its real id.
 
+mod context_flags;
 mod flags;
 
 use std::io::Read;
@@ -8,13 +9,15 @@ use std::process::ExitCode;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::{
-    Fleet, FuseRequest, LaunchDocument, LaunchNews, LaunchRequest, LaunchSubject, WaitRequest,
+    Fleet, FuseRequest, LaunchDocument, LaunchNews, LaunchRequest, LaunchSubject, PromptContext,
+    WaitRequest,
 };
 use agentctl_core::fuses::{Action, Conditions};
 use agentctl_core::model::Session;
 use agentctl_core::transcript::Transcript;
 use clap::Args;
 
+use self::context_flags::ContextFlags;
 pub(super) use self::flags::Flags;
 use super::logs::Form;
 use super::wait::{self, Show};
@@ -48,6 +51,8 @@ pub(super) struct LaunchArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
+    context: ContextFlags,
+    #[command(flatten)]
     flags: Flags,
 }
 
@@ -57,6 +62,7 @@ pub(super) struct Wanted {
     pub(super) prompt: Vec<u8>,
     pub(super) cwd: Option<PathBuf>,
     pub(super) name: Option<String>,
+    pub(super) context: PromptContext,
 }
 
 pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, args: LaunchArgs) -> Outcome {
@@ -79,8 +85,9 @@ pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, args: LaunchArgs) -> Outc
     let hint =
         "write `agentctl launch ADAPTER \"PROMPT\"`, or give it with --prompt or --prompt-file";
     let prompt = prompt(text.as_deref(), file, hint)?;
+    let context = args.context.context(ui, text.as_deref() == Some("-"))?;
     let subject = LaunchSubject::New { adapter: args.adapter };
-    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: args.name };
+    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: args.name, context };
     start(ui, loaded, args.flags, wanted)
 }
 
@@ -139,10 +146,11 @@ pub(super) fn start(ui: &mut Ui, loaded: &Loaded, mut flags: Flags, wanted: Want
     let timeout_ms = flags.timeout.map(Span::millis);
     let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));
     let after = After { json, stay, timeout_ms };
-    let Wanted { subject, prompt, cwd, name } = wanted;
+    let Wanted { subject, prompt, cwd, name, context } = wanted;
     let look = json || stay != Stay::Not;
     let options = flags.options(defaults);
-    let request = LaunchRequest { subject, prompt: prompt.into(), cwd, name, look, options };
+    let prompt = prompt.into();
+    let request = LaunchRequest { subject, prompt, context, cwd, name, look, options };
     let mut told = Told { printed: Ok(()), transcript: None };
     let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, after, news));
     let document = launched.map_err(|why| not_started(fleet, why))?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use agentctl_core::ask::{LaunchSubject, SendRequest};
+use agentctl_core::ask::{LaunchSubject, PromptContext, SendRequest};
 use clap::Args;
 
 use super::ids;
@@ -68,7 +68,8 @@ pub(super) fn cmd_resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outc
     let subject =
         if args.fork { LaunchSubject::Fork { session } } else { LaunchSubject::Resume { session } };
     // The session keeps its name: names belong to sessions, not to runs.
-    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: None };
+    let context = PromptContext::default();
+    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: None, context };
     start(ui, loaded, args.flags, wanted)
 }
 

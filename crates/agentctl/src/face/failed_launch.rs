@@ -1,7 +1,7 @@
 //! Launches in words: remarks on the way, and why one failed, what to do about it, and with which exit code.
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::ask::{Fleet, LaunchNews, NoAdapter, NotContinued, NotStarted};
+use agentctl_core::ask::{ContextError, Fleet, LaunchNews, NoAdapter, NotContinued, NotStarted};
 use agentctl_core::host::Host;
 use agentctl_core::launch::LaunchError;
 
@@ -93,8 +93,15 @@ pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
                 .hint("to run a program that is installed later, use `sh -c '…'`")
         }
         NotStarted::Words(why) => refused_word(&why),
+        NotStarted::Context(why) => no_context(&why),
         NotStarted::Failed(error) => failed(&fleet.host, error),
     }
+}
+
+/// Says why the context of a prompt could not be put together.
+fn no_context(why: &ContextError) -> Failure {
+    let kind = if why.is_usage() { Kind::Usage } else { Kind::Failed };
+    Failure::new(kind, why.to_string()).hint(why.hint())
 }
 
 /// Says why a launch failed, what to do about it, and with which exit code.

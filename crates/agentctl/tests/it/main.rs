@@ -20,6 +20,7 @@ mod codex_rollouts;
 mod completions;
 mod configuration;
 mod confirmed;
+mod context;
 mod daemon;
 mod demo;
 mod docs;

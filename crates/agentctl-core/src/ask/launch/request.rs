@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::control::Permissions;
+use crate::launch::context::PromptContext;
 use crate::model::Callback;
 
 /// A request to start or continue a session, before the defaults are applied.
@@ -19,6 +20,9 @@ pub struct LaunchRequest {
     pub subject: LaunchSubject,
     /// The prompt or message.
     pub prompt: TextOrBytes,
+    /// The text that is put in front of the prompt.
+    #[serde(default)]
+    pub context: PromptContext,
     /// The directory in which the agent works. Without it a session that begins works in the current
     /// directory, and one that goes on in its own.
     #[serde(default)]
