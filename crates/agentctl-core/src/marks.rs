@@ -47,6 +47,12 @@ pub mod hook {
     pub const BRANCH: &str = "AGENTCTL_BRANCH";
     /// The group of the launch.
     pub const GROUP: &str = "AGENTCTL_GROUP";
+    /// The directory of a new worktree.
+    pub const WORKTREE: &str = "AGENTCTL_WORKTREE";
+    /// The main working tree of a new worktree's repository.
+    pub const MAIN: &str = "AGENTCTL_MAIN";
+    /// The number of a new worktree among those of its launch, from 0.
+    pub const SLOT: &str = "AGENTCTL_SLOT";
     /// The model.
     pub const MODEL: &str = "AGENTCTL_MODEL";
     /// The session that asked for the launch.
