@@ -18,7 +18,7 @@ pub use self::lock_reason::LockReason;
 pub use self::make::{MakeError, MakeNews, MakeStep};
 
 /// The prefix of our branches, unless the configuration has another.
-pub const DEFAULT_PREFIX: &str = "agentctl/";
+pub const DEFAULT_PREFIX: &str = crate::names::DEFAULT_BRANCH_PREFIX;
 /// The refs that hold the base commit of each worktree, by its name.
 pub const BASE_REFS: &str = "refs/agentctl/base/";
 /// The refs that hold what was in a worktree that was removed by force.

@@ -13,10 +13,10 @@ use crate::text::nearest;
 /// The text of a file.
 pub(super) struct Source<'a> {
     /// The file, as it was named.
-    pub file: &'a Path,
+    pub(super) file: &'a Path,
     /// The folder of the file.
-    pub folder: &'a Path,
-    pub text: &'a str,
+    pub(super) folder: &'a Path,
+    pub(super) text: &'a str,
 }
 
 impl Source<'_> {
@@ -26,7 +26,7 @@ impl Source<'_> {
     }
 
     /// Says what is wrong with the whole file.
-    pub fn whole(&self, what: &str, hint: &str) -> MatrixError {
+    pub(super) fn whole(&self, what: &str, hint: &str) -> MatrixError {
         MatrixError {
             file: self.file.to_owned(),
             line: None,
@@ -36,7 +36,7 @@ impl Source<'_> {
         }
     }
 
-    pub fn not_toml(&self, error: &toml::de::Error) -> MatrixError {
+    pub(super) fn not_toml(&self, error: &toml::de::Error) -> MatrixError {
         let message = error.message().replace('\n', " ");
         MatrixError {
             line: error.span().map(|span| self.line(span.start)),
@@ -46,7 +46,7 @@ impl Source<'_> {
     }
 
     /// Refuses keys that do not exist.
-    pub fn check_keys(
+    pub(super) fn check_keys(
         &self,
         table: &DeTable<'_>,
         prefix: &str,
@@ -81,7 +81,7 @@ pub(super) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Returns the value of a key, if it is there.
-    pub fn of(
+    pub(super) fn of(
         source: &'a Source<'a>,
         table: &'a DeTable<'a>,
         prefix: &str,
@@ -102,7 +102,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Says what is wrong with the value.
-    pub fn wrong(&self, what: impl Into<String>) -> MatrixError {
+    pub(super) fn wrong(&self, what: impl Into<String>) -> MatrixError {
         self.at(self.value, what)
     }
 
@@ -117,17 +117,17 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns a text, which may be empty.
-    pub fn string(&self) -> Result<String, MatrixError> {
+    pub(super) fn string(&self) -> Result<String, MatrixError> {
         self.string_of(self.value)
     }
 
     /// Returns a text.
-    pub fn text(&self) -> Result<String, MatrixError> {
+    pub(super) fn text(&self) -> Result<String, MatrixError> {
         self.text_of(self.value)
     }
 
     /// Returns a prompt.
-    pub fn prompt(&self) -> Result<String, MatrixError> {
+    pub(super) fn prompt(&self) -> Result<String, MatrixError> {
         self.text()
     }
 
@@ -141,22 +141,22 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns a text or a list of texts, any of which may be empty.
-    pub fn strings(&self) -> Result<Vec<String>, MatrixError> {
+    pub(super) fn strings(&self) -> Result<Vec<String>, MatrixError> {
         self.items()?.into_iter().map(|item| self.string_of(item)).collect()
     }
 
     /// Returns a text or a list of texts.
-    pub fn one_or_more(&self) -> Result<Vec<String>, MatrixError> {
+    pub(super) fn one_or_more(&self) -> Result<Vec<String>, MatrixError> {
         self.items()?.into_iter().map(|item| self.text_of(item)).collect()
     }
 
     /// Returns a prompt or a list of prompts.
-    pub fn prompts(&self) -> Result<Vec<String>, MatrixError> {
+    pub(super) fn prompts(&self) -> Result<Vec<String>, MatrixError> {
         self.one_or_more()
     }
 
     /// Returns a list of texts.
-    pub fn texts(&self) -> Result<Vec<String>, MatrixError> {
+    pub(super) fn texts(&self) -> Result<Vec<String>, MatrixError> {
         match self.value.get_ref() {
             DeValue::Array(items) => items.iter().map(|item| self.text_of(item)).collect(),
             _ => Err(self.wrong("it must be a list of texts")),
@@ -164,7 +164,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns a program and its arguments.
-    pub fn argv(&self) -> Result<Vec<String>, MatrixError> {
+    pub(super) fn argv(&self) -> Result<Vec<String>, MatrixError> {
         let hint = "write a list, for example `[\"sh\", \"-c\", \"…\"]`: no shell runs it";
         let with_hint = |error: MatrixError| MatrixError { hint: Some(hint.to_owned()), ..error };
         let DeValue::Array(items) = self.value.get_ref() else {
@@ -179,7 +179,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns a number in a range.
-    pub fn number(&self, range: RangeInclusive<usize>) -> Result<usize, MatrixError> {
+    pub(super) fn number(&self, range: RangeInclusive<usize>) -> Result<usize, MatrixError> {
         let number = self.value.get_ref().as_integer();
         let number = number.and_then(|number| {
             usize::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
@@ -202,23 +202,23 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns permissions.
-    pub fn permission(&self) -> Result<Permissions, MatrixError> {
+    pub(super) fn permission(&self) -> Result<Permissions, MatrixError> {
         self.permission_of(self.value)
     }
 
     /// Returns permissions, or a list of them.
-    pub fn permissions(&self) -> Result<Vec<Permissions>, MatrixError> {
+    pub(super) fn permissions(&self) -> Result<Vec<Permissions>, MatrixError> {
         self.items()?.into_iter().map(|item| self.permission_of(item)).collect()
     }
 
     /// Returns a table.
-    pub fn table(&self) -> Result<&'a DeTable<'a>, MatrixError> {
+    pub(super) fn table(&self) -> Result<&'a DeTable<'a>, MatrixError> {
         let expected = || self.wrong(format!("it is a table: write [{}]", self.shown));
         self.value.get_ref().as_table().ok_or_else(expected)
     }
 
     /// Returns a list of tables.
-    pub fn tables(&self) -> Result<Vec<&'a DeTable<'a>>, MatrixError> {
+    pub(super) fn tables(&self) -> Result<Vec<&'a DeTable<'a>>, MatrixError> {
         let expected = || self.wrong(format!("write it as [[{}]]", self.shown));
         let items = self.value.get_ref().as_array().ok_or_else(expected)?;
         items.iter().map(|item| item.get_ref().as_table().ok_or_else(expected)).collect()
@@ -245,12 +245,12 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns the variables of one table.
-    pub fn variables_of_one(&self) -> Result<Vec<(String, String)>, MatrixError> {
+    pub(super) fn variables_of_one(&self) -> Result<Vec<(String, String)>, MatrixError> {
         self.variables_in(self.value)
     }
 
     /// Returns the variables of one table, or of each table of a list.
-    pub fn variables(&self) -> Result<Vec<Vec<(String, String)>>, MatrixError> {
+    pub(super) fn variables(&self) -> Result<Vec<Vec<(String, String)>>, MatrixError> {
         if is_table(self.value.get_ref()) {
             return Ok(vec![self.variables_of_one()?]);
         }
