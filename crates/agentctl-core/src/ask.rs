@@ -44,7 +44,7 @@ pub use self::fuses::{
 pub use self::inbox::{AnswerDocument, AnswerRequest, AskHookDocument, AsksDocument, AsksRequest};
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
-    LaunchSubject, NoAdapter, NotStarted, TextOrBytes,
+    LaunchSubject, NoAdapter, NotStarted, TextOrBytes, WorktreeRequest,
 };
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, LogsRequest, NoLogs};

@@ -1,6 +1,7 @@
 //! The orders `launch` and `resume`: start a session, find the session that began, and run its hook.
 
 mod request;
+mod worktree;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::request::{
     LaunchDefaults, LaunchHooks, LaunchOptions, LaunchRequest, LaunchSubject, TextOrBytes,
 };
+pub use self::worktree::WorktreeRequest;
 use super::names::{LaunchWords, WordRefusal};
 use super::resume::{Continuation, NotContinued};
 use super::{Fleet, WaitTarget};
@@ -25,6 +27,7 @@ use crate::model::{Fault, InternedName, SCHEMA_VERSION, Session, Target, word};
 use crate::resolve::resolve;
 use crate::runs::{HookMoment, Runs};
 use crate::transcript::Transcript;
+use crate::worktrees::{Made, MakeError, MakeNews};
 
 /// The longest time between an agent's first words and its first record.
 pub(super) const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,6 +89,17 @@ pub enum LaunchNews<'a> {
     },
     /// The on-create hook failed, for this reason. The session is not affected.
     HookFailed(&'a str),
+    /// A step of making the worktree of the launch.
+    Making(&'a MakeNews),
+    /// The worktree of the launch is complete.
+    Made(&'a Made),
+    /// The launch failed, and its worktree is kept for this reason.
+    WorktreeKept {
+        /// The worktree.
+        made: &'a Made,
+        /// The reason.
+        why: &'a str,
+    },
 }
 
 /// Why no agent could be chosen for a launch.
@@ -122,6 +136,10 @@ pub enum NotStarted {
     },
     /// The name or the group cannot be given.
     Words(WordRefusal),
+    /// The worktree could not be made.
+    Worktree(Box<MakeError>),
+    /// A worktree was ordered for a session that goes on, which works in its own directory.
+    WorktreeOfContinued,
     /// The launch failed.
     Failed(LaunchError),
 }
@@ -170,9 +188,14 @@ impl Fleet {
         tell: &mut dyn FnMut(LaunchNews<'_>),
     ) -> Result<LaunchDocument, NotStarted> {
         let mut faults = Vec::new();
-        let beginning = match &request.subject {
+        let mut beginning = match &request.subject {
             LaunchSubject::New { adapter } => {
                 self.beginning(adapter.as_deref(), request.cwd.clone(), defaults, tell)?
+            }
+            LaunchSubject::Resume { .. } | LaunchSubject::Fork { .. }
+                if request.worktree.is_some() =>
+            {
+                return Err(NotStarted::WorktreeOfContinued);
             }
             LaunchSubject::Resume { session } | LaunchSubject::Fork { session } => {
                 let fork = matches!(request.subject, LaunchSubject::Fork { .. });
@@ -187,7 +210,16 @@ impl Fleet {
         if is_remote(beginning.adapter) && hooks.is_empty() && !defaults.hooks.is_empty() {
             tell(LaunchNews::HooksNotRun);
         }
-        let mut started = self.start(beginning, request, defaults)?;
+        if request.worktree.is_some() && is_remote(beginning.adapter) {
+            return Err(NotStarted::DirectoryOnServer(beginning.adapter.name()));
+        }
+        let made = self.make_worktree(&mut beginning, request, defaults, tell)?;
+        let base = made.as_ref().map(|made| made.base.clone());
+        let started = self.start(beginning, base, request, defaults);
+        let mut started = started.inspect_err(|_| {
+            made.iter().for_each(|made| self.undo_worktree(made, tell));
+        })?;
+        made.iter().for_each(|made| worktree::keep_setup_output(&started, made));
         for fault in &started.launched.faults {
             tell(LaunchNews::Fault(fault));
         }
@@ -252,6 +284,7 @@ impl Fleet {
     fn start(
         &self,
         Continuation { adapter, begin, cwd, from }: Continuation,
+        base: Option<String>,
         request: &LaunchRequest,
         defaults: &LaunchDefaults,
     ) -> Result<StartedSession, NotStarted> {
@@ -292,6 +325,7 @@ impl Fleet {
             env: options.env,
             on_complete: hooks.on_complete.map(|hook| absolute(host, hook)),
             callback: options.callback,
+            base,
             force: options.force,
             from,
         };

@@ -1,6 +1,7 @@
 //! `agentctl launch`: start a session, print its real id.
 
 mod flags;
+mod worktree_flags;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -9,17 +10,22 @@ use std::process::ExitCode;
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::{
     Fleet, FuseRequest, LaunchDocument, LaunchNews, LaunchRequest, LaunchSubject, WaitRequest,
+    WorktreeRequest,
 };
 use agentctl_core::fuses::{Action, Conditions};
+use agentctl_core::host::Host;
 use agentctl_core::model::Session;
 use agentctl_core::transcript::Transcript;
 use clap::Args;
 
 pub(super) use self::flags::Flags;
+pub(super) use self::worktree_flags::WorktreeFlags;
 use super::logs::Form;
 use super::wait::{self, Show};
 use crate::config::{Loaded, Span};
-use crate::face::{launch_remark, not_started, set_fuse, unseen_after_launch};
+use crate::face::{
+    launch_remark, made_remarks, making_line, not_started, set_fuse, unseen_after_launch,
+};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -49,6 +55,8 @@ pub(super) struct LaunchArgs {
     name: Option<String>,
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    worktree: WorktreeFlags,
 }
 
 /// The session that is launched or continued.
@@ -57,6 +65,7 @@ pub(super) struct Wanted {
     pub(super) prompt: Vec<u8>,
     pub(super) cwd: Option<PathBuf>,
     pub(super) name: Option<String>,
+    pub(super) worktree: Option<WorktreeRequest>,
 }
 
 pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, args: LaunchArgs) -> Outcome {
@@ -80,7 +89,8 @@ pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, args: LaunchArgs) -> Outc
         "write `agentctl launch ADAPTER \"PROMPT\"`, or give it with --prompt or --prompt-file";
     let prompt = prompt(text.as_deref(), file, hint)?;
     let subject = LaunchSubject::New { adapter: args.adapter };
-    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: args.name };
+    let worktree = args.worktree.request()?;
+    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: args.name, worktree };
     start(ui, loaded, args.flags, wanted)
 }
 
@@ -139,12 +149,14 @@ pub(super) fn start(ui: &mut Ui, loaded: &Loaded, mut flags: Flags, wanted: Want
     let timeout_ms = flags.timeout.map(Span::millis);
     let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));
     let after = After { json, stay, timeout_ms };
-    let Wanted { subject, prompt, cwd, name } = wanted;
+    let Wanted { subject, prompt, cwd, name, worktree } = wanted;
     let look = json || stay != Stay::Not;
     let options = flags.options(defaults);
-    let request = LaunchRequest { subject, prompt: prompt.into(), cwd, name, look, options };
+    let prompt = prompt.into();
+    let request = LaunchRequest { subject, prompt, cwd, name, look, worktree, options };
     let mut told = Told { printed: Ok(()), transcript: None };
-    let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, after, news));
+    let host = &fleet.host;
+    let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, host, after, news));
     let document = launched.map_err(|why| not_started(fleet, why))?;
     if let Some(idle) = flags.keep.flatten() {
         end_when_idle(ui, loaded, &document, idle)?;
@@ -212,8 +224,17 @@ struct Told {
 }
 
 impl Told {
-    fn hear(&mut self, ui: &mut Ui, after: After, news: LaunchNews<'_>) {
+    fn hear(&mut self, ui: &mut Ui, host: &Host, after: After, news: LaunchNews<'_>) {
         match news {
+            LaunchNews::Making(news) => {
+                if let Some(line) = making_line(news).filter(|_| ui.shows_progress()) {
+                    ui.note(&line);
+                }
+            }
+            LaunchNews::Made(made) => {
+                made_remarks(host, made).iter().for_each(|remark| ui.note(remark));
+                made.warnings.iter().for_each(|warning| ui.warn(warning));
+            }
             LaunchNews::FirstInstalled { .. } if ui.wants_json() => {}
             LaunchNews::Fault(fault) => ui.warn_fault(fault),
             LaunchNews::Conversation(transcript) => self.transcript = Some(*transcript),

@@ -68,7 +68,7 @@ pub(super) fn cmd_resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outc
     let subject =
         if args.fork { LaunchSubject::Fork { session } } else { LaunchSubject::Resume { session } };
     // The session keeps its name: names belong to sessions, not to runs.
-    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: None };
+    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: None, worktree: None };
     start(ui, loaded, args.flags, wanted)
 }
 

@@ -8,8 +8,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::worktree::WorktreeRequest;
 use crate::adapters::control::Permissions;
 use crate::model::Callback;
+use crate::worktrees::WorktreeSettings;
 
 /// A request to start or continue a session, before the defaults are applied.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -29,6 +31,10 @@ pub struct LaunchRequest {
     /// Look for the session and return it. Without this only an on-create hook causes the look.
     #[serde(default)]
     pub look: bool,
+    /// Let the agent work in a new git worktree of the repository of the directory. Only for a session that
+    /// begins.
+    #[serde(default)]
+    pub worktree: Option<WorktreeRequest>,
     /// Everything else that may be said.
     #[serde(default)]
     pub options: LaunchOptions,
@@ -116,6 +122,8 @@ pub struct LaunchDefaults {
     pub ask: Duration,
     /// How long the folders of ended runs are kept.
     pub keep: Duration,
+    /// How worktrees are made.
+    pub worktree: WorktreeSettings,
 }
 
 impl Default for LaunchDefaults {
@@ -127,6 +135,7 @@ impl Default for LaunchDefaults {
             hooks: LaunchHooks::default(),
             ask: Duration::from_hours(24),
             keep: Duration::from_hours(7 * 24),
+            worktree: WorktreeSettings::default(),
         }
     }
 }
