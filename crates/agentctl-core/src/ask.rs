@@ -13,6 +13,7 @@ mod ended_by;
 mod fuses;
 mod inbox;
 mod launch;
+mod launch_group;
 mod locks;
 mod logs;
 mod names;
@@ -44,7 +45,11 @@ pub use self::fuses::{
 pub use self::inbox::{AnswerDocument, AnswerRequest, AskHookDocument, AsksDocument, AsksRequest};
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
-    LaunchSubject, NoAdapter, NotStarted, TextOrBytes,
+    LaunchSubject, NoAdapter, NotStarted, TextOrBytes, WorktreeRequest,
+};
+pub use self::launch_group::{
+    GroupLaunchDocument, GroupLaunchNews, GroupLaunchRequest, LaunchPlan, LaunchedSlot, PlanPlace,
+    PlannedSlot,
 };
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, LogsRequest, NoLogs};

@@ -128,3 +128,40 @@ pub fn name_of<'a>(branch: &'a str, prefix: &str) -> Option<&'a str> {
     let name = branch.strip_prefix(prefix).or_else(|| branch.strip_prefix(DEFAULT_PREFIX))?;
     Some(name).filter(|name| !name.is_empty())
 }
+
+/// Returns the name of a worktree for which none was given: `<group or g-6hex>/<adapter>[-model]`.
+#[must_use]
+pub fn default_name(group: Option<&str>, adapter: &str, model: Option<&str>) -> String {
+    let group = group.map(ref_part).filter(|part| !part.is_empty());
+    format!("{}/{}", group.unwrap_or_else(new_group), slot_name(adapter, model))
+}
+
+/// Returns a new group: `g-` and 6 hexadecimal digits.
+#[must_use]
+pub fn new_group() -> String {
+    let random = uuid::Uuid::now_v7().simple().to_string();
+    format!("g-{}", &random[random.len() - 6..])
+}
+
+/// Returns the part of a worktree's name that says which agent works in it: `<adapter>[-model]`.
+#[must_use]
+pub fn slot_name(adapter: &str, model: Option<&str>) -> String {
+    let last = model.map(|model| ref_part(model.rsplit('/').next().unwrap_or(model)));
+    match last.filter(|model| !model.is_empty()) {
+        Some(model) => format!("{adapter}-{model}"),
+        None => adapter.to_owned(),
+    }
+}
+
+/// Makes a text one part of the name of a branch: other characters than letters, digits, `.`, `_` and `-` become
+/// `-`.
+#[must_use]
+pub fn ref_part(text: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let mut part: String = text.chars().map(plain).take(60).collect();
+    while part.contains("..") {
+        part = part.replace("..", ".");
+    }
+    let part = part.trim_matches(['.', '-']);
+    part.strip_suffix(".lock").unwrap_or(part).to_owned()
+}

@@ -15,9 +15,11 @@ mod event_line;
 mod event_stream;
 mod failed_launch;
 mod failed_orders;
+mod failed_worktree;
 mod feed;
 mod follow;
 mod fuses;
+mod group_launch;
 mod holders;
 mod inbox;
 mod list_stream;
@@ -54,9 +56,11 @@ pub use self::event_line::EventLines;
 pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
 pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
+pub use self::failed_worktree::{git_failure, left_behind, made_remarks, making_line, not_made};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
+pub use self::group_launch::{matrix_failure, plan_lines, slot_failure, slot_started_line};
 pub use self::holders::holder_text;
 pub use self::inbox::{
     AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,

@@ -9,13 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::control::Permissions;
+use crate::worktrees::{ref_part, slot_name};
 
 /// Most slots of a launch that gives no limit of its own.
 pub const USUAL_MAX_SLOTS: usize = 16;
 /// Largest limit that a launch can give.
 pub const LARGEST_MAX_SLOTS: usize = 64;
-/// Longest part of a worktree's name that a model gives.
-const MAX_MODEL_CHARS: usize = 40;
 
 /// One agent of a group launch. What it leaves out is taken from the request and the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -109,34 +108,18 @@ pub fn repeated(
     }
 }
 
-/// Returns a name for a group that has none: `g-` and six hexadecimal digits.
-#[must_use]
-pub fn new_group() -> String {
-    let id = uuid::Uuid::now_v7();
-    // The last bytes of such an id are random, the first are the time.
-    let [.., a, b, c] = id.into_bytes();
-    format!("g-{a:02x}{b:02x}{c:02x}")
-}
-
-/// Checks that a group can be the first part of a branch name.
-pub fn check_group(group: &str) -> Result<(), SlotsError> {
-    check_part("the group", group)
-}
-
 /// Returns the names of the worktrees of slots, in their order. Each slot is given with the name of its adapter.
 pub fn worktree_names(
     group: &str,
     slots: &[(&str, &SlotRequest)],
 ) -> Result<Vec<String>, SlotsError> {
+    let group = part("the group", group)?;
     let mut taken = BTreeSet::new();
     let mut names = Vec::new();
     for (adapter, slot) in slots {
         let wanted = match &slot.branch {
-            Some(branch) => {
-                check_part("the branch", branch)?;
-                branch.clone()
-            }
-            None => last_part(adapter, slot.model.as_deref()),
+            Some(branch) => part("the branch", branch)?,
+            None => slot_name(adapter, slot.model.as_deref()),
         };
         let numbered = (2..).map(|number| format!("{wanted}-{number}"));
         let mut candidates = std::iter::once(wanted.clone()).chain(numbered);
@@ -149,34 +132,14 @@ pub fn worktree_names(
     Ok(names)
 }
 
-/// Returns the adapter and the model as a part of a branch name. A provider in front of the model is left out.
-#[must_use]
-pub fn last_part(adapter: &str, model: Option<&str>) -> String {
-    let Some(model) = model else { return adapter.to_owned() };
-    let model = model.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let keep = |c: char| if c.is_alphanumeric() || matches!(c, '_' | '.') { c } else { '-' };
-    let model: String = model.chars().map(keep).take(MAX_MODEL_CHARS).collect();
-    let words = model.split('-').map(|word| word.trim_matches('.')).filter(|w| !w.is_empty());
-    let name = std::iter::once(adapter).chain(words).collect::<Vec<_>>().join("-");
-    let dots = name.split('.').filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
-    dots.strip_suffix(".lock").unwrap_or(&dots).to_owned()
-}
-
-/// Checks that a text can be a part of a branch name, between two slashes.
-fn check_part(what: &'static str, text: &str) -> Result<(), SlotsError> {
-    let known = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '=' | ',');
-    let why = if text.is_empty() {
-        "it is empty"
-    } else if !text.chars().all(known) {
-        "it has a character that is not allowed there"
-    } else if text.starts_with(['-', '.']) {
-        "it begins with `-` or `.`"
-    } else if text.ends_with('.') || text.ends_with(".lock") || text.contains("..") {
-        "it has `..`, or ends with `.` or `.lock`"
-    } else {
-        return Ok(());
-    };
-    Err(SlotsError::Name { what, text: text.to_owned(), why })
+/// Makes a text a part of a branch name.
+fn part(what: &'static str, text: &str) -> Result<String, SlotsError> {
+    let part = ref_part(text);
+    let why = "no letter or digit of it is left";
+    if part.is_empty() {
+        return Err(SlotsError::Name { what, text: text.to_owned(), why });
+    }
+    Ok(part)
 }
 
 #[cfg(test)]
@@ -194,22 +157,15 @@ mod tests {
         let names = worktree_names("g-1", &slots).expect("named");
         assert_eq!(names, ["g-1/codex", "g-1/codex-2", "g-1/codex-opus", "g-1/codex-3"]);
         let branch = |text: &str| SlotRequest { branch: Some(text.into()), ..slot(None) };
-        let (fixed, upper, bad) = (branch("codex-2"), branch("CODEX"), branch("a/b"));
+        let (fixed, upper, odd) = (branch("codex-2"), branch("CODEX"), branch("a/b c"));
         let slots = [("codex", &none), ("demo", &fixed), ("codex", &none), ("demo", &upper)];
-        let names = worktree_names("g", &slots).expect("named");
-        assert_eq!(names, ["g/codex", "g/codex-2", "g/codex-3", "g/CODEX-4"]);
-        assert!(worktree_names("g", &[("demo", &bad)]).is_err());
-    }
-
-    #[test]
-    fn a_model_becomes_a_part_of_a_branch_name() {
-        let part = |model: &str| last_part("pi", Some(model));
-        assert_eq!(part("anthropic/claude-opus-5-5[1m]"), "pi-claude-opus-5-5-1m");
-        assert_eq!(part("gpt 5.lock"), "pi-gpt-5");
-        assert_eq!(part("~^:?*\\@{x"), "pi-x");
-        assert_eq!(part(".."), "pi");
-        assert_eq!(part(&"x".repeat(300)).len(), 43);
-        assert_eq!(last_part("pi", None), "pi");
+        let names = worktree_names("my group", &slots).expect("named");
+        let expected = ["codex", "codex-2", "codex-3", "CODEX-4"];
+        assert_eq!(names, expected.map(|name| format!("my-group/{name}")));
+        assert_eq!(worktree_names("g", &[("demo", &odd)]).expect("named"), ["g/a-b-c"]);
+        let empty = branch("../..");
+        assert!(worktree_names("g", &[("demo", &empty)]).is_err());
+        assert!(worktree_names("***", &[("demo", &none)]).is_err());
     }
 
     #[test]
@@ -227,18 +183,5 @@ mod tests {
         );
         assert_eq!(repeated(&slots, 3, Some(64)).expect("18").len(), 18);
         assert_eq!(repeated(&[], 3, None).expect_err("none"), SlotsError::None);
-    }
-
-    #[test]
-    fn a_group_must_fit_into_a_branch_name() {
-        for group in ["morning", "g-4f1a2c", "größe", "v1.2", "a_b+c=d,e"] {
-            assert_eq!(check_group(group), Ok(()), "{group}");
-        }
-        for group in ["", "a b", "a/b", "-x", ".x", "x.", "x.lock", "a..b", "a~1", "a:b", "@{x}"] {
-            assert!(check_group(group).is_err(), "{group}");
-        }
-        let group = new_group();
-        assert!(group.len() == 8 && group.starts_with("g-"), "{group}");
-        assert_ne!(group, new_group());
     }
 }

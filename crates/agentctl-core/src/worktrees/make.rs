@@ -7,6 +7,7 @@
 mod copy;
 mod error;
 mod plan;
+mod preview;
 mod submodules;
 mod undo;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub use self::error::{MakeError, NameHolder};
 use self::plan::{Place, Plan};
 pub use self::plan::{check_names, worktrees_directory};
+pub use self::preview::preview;
 pub use self::undo::{Undone, undo};
 use super::{LockReason, Made, MakeOrder, Wanted};
 use crate::git::{Git, GitError};

@@ -65,7 +65,7 @@ pub fn check_names(names: &[&str]) -> Result<(), MakeError> {
     Ok(())
 }
 
-fn folder_name(name: &str) -> String {
+pub(super) fn folder_name(name: &str) -> String {
     name.replace('/', "-")
 }
 
@@ -346,7 +346,7 @@ impl<'a> Plan<'a> {
 }
 
 /// Returns the commit that the worktrees begin at, and the branch or revision that names it.
-fn base(
+pub(super) fn base(
     git: &Git,
     repository: &Repository,
     order: &MakeOrder,

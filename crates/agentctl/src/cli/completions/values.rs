@@ -165,7 +165,7 @@ fn kind(path: &[&str], argument: &Arg) -> Kind {
     };
     match (argument.get_id().as_str(), path) {
         ("id" | "ids" | "session", _) => Kind::Sessions(scope),
-        ("adapter", _) => Kind::Adapters,
+        ("adapter" | "adapters", _) => Kind::Adapters,
         ("types", ["events"]) => Kind::EventTypes,
         ("sort", _) => Kind::SortKeys,
         ("on_expire", _) => Kind::FuseActions,

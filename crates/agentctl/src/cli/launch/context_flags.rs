@@ -18,7 +18,7 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(5);
 const STDIN: &str = "-";
 
 /// Text in front of the prompt. See docs/MANY.md for its order.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(super) struct ContextFlags {
     /// Put this specification in front of the prompt (at most 50 kB)
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
