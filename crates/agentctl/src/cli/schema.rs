@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use agentctl_core::ask::{
     AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, DoctorDocument,
-    FuseDocument, FusesDocument, LockDocument, LocksDocument, NamedSession, PruneDocument,
-    RunsDocument, SendDocument, StatusDocument, StopDocument, WaitDocument, WhyDocument,
+    FuseDocument, FusesDocument, GroupLaunchDocument, LaunchPlan, LockDocument, LocksDocument,
+    NamedSession, PruneDocument, RunsDocument, SendDocument, StatusDocument, StopDocument,
+    WaitDocument, WhyDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
@@ -30,6 +31,8 @@ pub(super) struct SchemaArgs {
 pub(super) fn all() -> BTreeMap<&'static str, Value> {
     let value = |schema: schemars::Schema| schema.to_value();
     BTreeMap::from([
+        ("launch-group", value(schemars::schema_for!(GroupLaunchDocument))),
+        ("launch-plan", value(schemars::schema_for!(LaunchPlan))),
         ("list", value(schemars::schema_for!(Listing))),
         ("status", value(schemars::schema_for!(StatusDocument))),
         ("stop", value(schemars::schema_for!(StopDocument))),

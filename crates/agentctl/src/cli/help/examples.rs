@@ -120,8 +120,9 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         &[
             ("agentctl launch demo \"say hi\"", "The built-in agent"),
             ("agentctl launch {agent} \"fix it\" --permissions edits", "It may edit files"),
-            ("agentctl launch {agent} -p - --wait < todo.md", "Prompt from stdin"),
-            ("id=$(agentctl launch --name web -p \"fix it\")", "The default agent"),
+            ("git diff | agentctl launch {agent} -p \"review this\"", "Piped text is context"),
+            ("agentctl launch {agent} --times 3 -p \"fix it\"", "Three agents, three worktrees"),
+            ("agentctl launch --matrix fix.toml --dry-run", "What a file would launch"),
         ],
     ),
     of(
