@@ -5,6 +5,7 @@
 //! the repository. Filters run as in `git status`. A change ([`Git::change`]) runs as the user's own `git` does,
 //! hooks included.
 
+mod compare;
 mod error;
 mod refs;
 mod repository;
@@ -16,6 +17,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use self::compare::{Comparison, DiffFile, DiffKind};
 pub use self::error::GitError;
 pub use self::refs::{RefEdit, RefTransactionError};
 pub use self::repository::{Head, Repository, path_of};
