@@ -8,6 +8,7 @@
 
 mod adapters;
 mod attach;
+mod diff;
 mod doctor;
 mod ended_by;
 mod fuses;
@@ -27,6 +28,7 @@ mod stop;
 mod target;
 mod wait;
 mod why;
+mod worktrees;
 
 use std::io;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use std::time::Duration;
 
 pub use self::adapters::{AdapterAnswering, AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
+pub use self::diff::{DiffBase, DiffDocument, DiffRequest, NoDiff, WorkDiff};
 pub use self::doctor::{
     COMPLETION_SHELLS, Check, CheckState, CompletionShell, ConfigFinding, ConfiguredWebhook,
     DaemonState, DoctorContext, DoctorDocument,
@@ -69,6 +72,7 @@ pub use self::stop::{
 pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};
 pub use self::why::{ExplainedSession, WhyDocument, reason_text};
+pub use self::worktrees::{WorktreeRow, WorktreesDocument, WorktreesRequest};
 use crate::events::Watcher;
 pub use crate::fleet::Fleet;
 use crate::fleet::{self, Inspected, Query, Rows};

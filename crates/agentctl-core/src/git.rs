@@ -5,6 +5,7 @@
 //! the repository. Filters run as in `git status`. A change ([`Git::change`]) runs as the user's own `git` does,
 //! hooks included.
 
+mod compare;
 mod error;
 mod refs;
 mod repository;
@@ -14,8 +15,9 @@ mod worktree_entries;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+pub use self::compare::{Comparison, DiffFile, DiffKind};
 pub use self::error::GitError;
 pub use self::refs::{RefEdit, RefTransactionError};
 pub use self::repository::{Head, Repository, path_of};
@@ -30,6 +32,10 @@ pub const OLDEST_VERSION: GitVersion = GitVersion { major: 2, minor: 38 };
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout of a change: a checkout of a large tree takes minutes.
 const CHANGE_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a call is repeated that met the incomplete entry of a worktree. A git that was killed may have left one.
+const INCOMPLETE_ENTRY_TIMEOUT: Duration = Duration::from_secs(3);
+/// Pause before such a call is repeated.
+const INCOMPLETE_ENTRY_PAUSE: Duration = Duration::from_millis(10);
 /// Limit of the output of one call.
 const MAX_OUTPUT_BYTES: usize = 256 << 20;
 /// Variables of git that say where the user's own configuration and programs are. All other `GIT_*`
@@ -215,6 +221,12 @@ pub struct GitOutput {
 }
 
 impl GitOutput {
+    /// Says whether git failed because another git is adding a worktree.
+    fn met_incomplete_entry(&self) -> bool {
+        let told = |line: &str| line.contains("failed to read") && line.contains("/commondir");
+        self.code != 0 && self.stderr.lines().any(told)
+    }
+
     /// Returns the standard output as text, without the line end.
     #[must_use]
     pub fn text(&self) -> String {
@@ -269,20 +281,34 @@ impl GitCall<'_> {
     }
 
     /// Runs it to its end, whatever its exit code is.
+    ///
+    /// While another git adds a worktree, the entry of that worktree is incomplete for a moment, and every git that
+    /// reads the list of worktrees fails. Such a call has changed nothing and is run again.
     pub fn run(self) -> Result<GitOutput, GitError> {
-        let (command, limit, directory) = (self.command_name(), self.limit, self.directory.clone());
+        let until = Instant::now() + INCOMPLETE_ENTRY_TIMEOUT;
+        loop {
+            let output = self.once()?;
+            if !output.met_incomplete_entry() || Instant::now() >= until {
+                return Ok(output);
+            }
+            std::thread::park_timeout(INCOMPLETE_ENTRY_PAUSE);
+        }
+    }
+
+    fn once(&self) -> Result<GitOutput, GitError> {
+        let (command, limit) = (self.command_name(), self.limit);
         let captured = Captured {
             program: self.git.program.clone(),
-            args: self.args,
-            env: self.env,
-            cwd: self.directory,
-            stdin: self.stdin,
+            args: self.args.clone(),
+            env: self.env.clone(),
+            cwd: self.directory.clone(),
+            stdin: self.stdin.clone(),
             limit,
             most_bytes: MAX_OUTPUT_BYTES,
         };
         let end = captured.run().map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound if !directory.is_dir() => {
-                GitError::NoDirectory { path: directory.clone() }
+            std::io::ErrorKind::NotFound if !self.directory.is_dir() => {
+                GitError::NoDirectory { path: self.directory.clone() }
             }
             _ => GitError::NotStarted { source },
         })?;

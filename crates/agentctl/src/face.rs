@@ -9,6 +9,7 @@ mod changes;
 mod completions;
 mod conversation;
 mod daemon_change;
+mod diff;
 mod doctor;
 mod end;
 mod event_line;
@@ -50,6 +51,7 @@ pub use self::conversation::{
     session_labels,
 };
 pub use self::daemon_change::daemon_change_line;
+pub use self::diff::{diff_files, diff_heading, diff_remarks, no_diff};
 pub use self::doctor::doctor_context;
 pub use self::end::{session_ended, session_waits};
 pub use self::event_line::EventLines;
@@ -70,7 +72,7 @@ pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
     Arrangement, AskListRow, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow,
     FuseSessions, ListRow, LockListRow, RowContext, RunListRow, SortKey, Template, TemplateError,
-    TextTable, UnknownField, columns_table, field_names, session_argument,
+    TextTable, UnknownField, WorktreeListRow, columns_table, field_names, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};

@@ -9,6 +9,7 @@ mod completions;
 mod config;
 mod daemon;
 mod demo;
+mod diff;
 mod doctor;
 mod events;
 mod fuses;
@@ -35,6 +36,7 @@ mod version;
 mod wait;
 mod watch;
 mod why;
+mod worktree;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -88,6 +90,9 @@ enum Command {
     Resume(resume::ResumeArgs),
     Attach(attach::AttachArgs),
     Wait(wait::WaitArgs),
+    Diff(diff::DiffArgs),
+    #[command(subcommand)]
+    Worktree(worktree::WorktreeCommand),
     #[command(visible_alias = "inbox")]
     Asks(asks::AsksArgs),
     Answer(answer::AnswerArgs),
@@ -168,6 +173,8 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
         Command::Group(args) => with_fleet(ui, name::cmd_group, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
+        Command::Diff(args) => with_settings(ui, diff::cmd_diff, &args),
+        Command::Worktree(command) => with_settings(ui, worktree::cmd_worktree, &command),
         Command::Asks(args) => with_fleet(ui, asks::cmd_asks, &args),
         Command::Answer(args) => with_fleet(ui, answer::cmd_answer, &args),
         Command::Approve(args) => with_fleet(ui, answer::cmd_approve, &args),

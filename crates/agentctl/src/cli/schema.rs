@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, DoctorDocument,
-    FuseDocument, FusesDocument, GroupLaunchDocument, LaunchPlan, LockDocument, LocksDocument,
-    NamedSession, PruneDocument, RunsDocument, SendDocument, StatusDocument, StopDocument,
-    WaitDocument, WhyDocument,
+    AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, DiffDocument,
+    DoctorDocument, FuseDocument, FusesDocument, GroupLaunchDocument, LaunchPlan, LockDocument,
+    LocksDocument, NamedSession, PruneDocument, RunsDocument, SendDocument, StatusDocument,
+    StopDocument, WaitDocument, WhyDocument, WorktreesDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
@@ -54,6 +54,8 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("adapters", value(schemars::schema_for!(AdaptersDocument))),
         ("name", value(schemars::schema_for!(NamedSession))),
         ("group", value(schemars::schema_for!(NamedSession))),
+        ("diff", value(schemars::schema_for!(DiffDocument))),
+        ("worktree-list", value(schemars::schema_for!(WorktreesDocument))),
         ("runs", value(schemars::schema_for!(RunsDocument))),
         ("prune", value(schemars::schema_for!(PruneDocument))),
         ("daemon", value(schemars::schema_for!(DaemonStatus))),

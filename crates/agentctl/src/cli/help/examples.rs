@@ -53,6 +53,29 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         ],
     ),
     of(
+        "diff",
+        &[
+            ("agentctl diff @last", "Files that the newest launch changed"),
+            ("agentctl diff fix --patch | git apply", "Take its changes over"),
+            ("agentctl diff g-4f1a2c", "Every session of a group"),
+        ],
+    ),
+    of(
+        "worktree",
+        &[
+            ("agentctl worktree list", "Worktrees of this repository"),
+            ("agentctl worktree list --json", "As JSON"),
+        ],
+    ),
+    of(
+        "worktree list",
+        &[
+            ("agentctl worktree list", "Worktrees of this repository"),
+            ("agentctl worktree list -o wide", "With sizes, bases and locks"),
+            ("agentctl worktree list --all-repos-of-sessions", "Of all repositories"),
+        ],
+    ),
+    of(
         "asks",
         &[
             ("agentctl asks", "Everything that waits for you"),

@@ -8,7 +8,7 @@ const NOT_YET: &[(&[&str], &str)] = &[
     ),
     (&["cost", "usage", "stats"], "`agentctl status ID` shows tokens and cost of a session"),
     (&["search", "grep"], "search one conversation: `agentctl logs ID -n all | grep TEXT`"),
-    (&["diff", "changes"], "`agentctl logs ID --full` shows the edits of a session as diffs"),
+    (&["changes"], "`agentctl logs ID --full` shows the edits of a session as diffs"),
     (&["export"], "`agentctl logs ID -n all --json` prints a whole conversation"),
 ];
 
