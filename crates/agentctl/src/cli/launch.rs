@@ -39,7 +39,8 @@ use crate::ui::Ui;
 ///
 /// The agent runs in the background, without a terminal, and keeps running when you close the shell or kill agentctl. It cannot ask
 /// you: --permissions says what it may do without asking. stdout has the session id alone, so
-/// `id=$(agentctl launch …)` works.
+/// `id=$(agentctl launch …)` works. Several --adapter, --times or --matrix start several agents, each in a git worktree
+/// of its own. Text that is piped in stands in front of the prompt. See docs/MANY.md.
 #[derive(Args)]
 pub(super) struct LaunchArgs {
     /// The agent (`agentctl adapters`) [default: the configured one, else the first that is installed]
