@@ -120,17 +120,17 @@ fn several(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs, words: Words) -> 
     if let Some(file) = &args.slots.matrix {
         group::add_matrix(&loaded.fleet(), &mut request, file)?;
     }
-    let single = args.worktree.worktree.clone();
-    if is_group && single.as_ref().is_some_and(Option::is_some) {
+    if is_group && args.worktree.worktree.as_ref().is_some_and(Option::is_some) {
         return Err(several_have("--worktree=NAME", "--group names their worktrees and branches"));
     }
     if is_group && args.name.is_some() {
         return Err(several_have("--name", "--group names them together"));
     }
     if args.slots.dry_run {
-        let place = match (is_group, args.worktree.request()?, single) {
-            (false, None, _) => PlanPlace::Directory,
-            (false, Some(_), Some(Some(name))) => PlanPlace::Named(name),
+        let worktree = if is_group { None } else { args.worktree.request()? };
+        let place = match (is_group, worktree) {
+            (false, None) => PlanPlace::Directory,
+            (false, Some(WorktreeRequest { name: Some(name), .. })) => PlanPlace::Named(name),
             _ => PlanPlace::Worktrees,
         };
         return group::dry_run(ui, loaded, &request, &place);

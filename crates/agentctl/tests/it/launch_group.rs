@@ -173,7 +173,7 @@ fn what_cannot_be_launched_is_refused_before_anything_is_made() {
             ),
             (&["-p", "x", "--base", "no-such-branch"], 2, "names no commit"),
             (&["-p", "x", "--cwd", "gone"], 1, "gone is not a directory"),
-            (&["-p", "x", "--cwd", ".."], 5, "not a git repository"),
+            (&["-p", "x", "--cwd", ".."], 5, "is not in a git repository"),
             (&["-p", "x", "--adapter", "openclaw"], 2, "slot 2: openclaw runs on a server"),
         ];
         for (args, code, expected) in table {
