@@ -18,7 +18,7 @@ const SHELLS: [&str; 13] = [
     "zsh",
 ];
 
-/// What the standard input of this process is.
+/// The kind of the standard input of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnStdin {
     /// A terminal, a device, a socket, a directory, or closed: never read.
@@ -36,7 +36,7 @@ pub enum OwnStdin {
     },
 }
 
-/// Returns what the standard input of this process is. Reads nothing from it.
+/// Returns the kind of the standard input of this process. Reads nothing from it.
 #[must_use]
 pub fn own_stdin() -> OwnStdin {
     let stdin = io::stdin();

@@ -59,7 +59,7 @@ pub enum SlotsError {
     /// A text cannot be a part of a branch name.
     #[error("{what} `{text}` cannot be part of a branch name: {why}")]
     Name {
-        /// What the text is.
+        /// The meaning of the text.
         what: &'static str,
         /// The text.
         text: String,

@@ -26,7 +26,7 @@ pub enum PlanPlace {
     Directory,
 }
 
-/// What a launch would do.
+/// The plan of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct LaunchPlan {
     /// The version of this document.
@@ -39,7 +39,7 @@ pub struct LaunchPlan {
     pub verify: Option<Vec<String>>,
 }
 
-/// What would be done for one slot.
+/// The plan of one slot.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct PlannedSlot {
     /// Its number, from 0.

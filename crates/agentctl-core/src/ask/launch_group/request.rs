@@ -38,7 +38,7 @@ pub struct GroupLaunchRequest {
 }
 
 impl GroupLaunchRequest {
-    /// Adds what a matrix file says. What the request says already counts more; files are added up.
+    /// Adds the values of a matrix file. Values of the request count more; files are added up.
     pub fn add_matrix(&mut self, matrix: Matrix) {
         let Matrix { cwd, base, spec, files, group, max, verify, on_create, on_complete, slots } =
             matrix;

@@ -97,7 +97,7 @@ impl Walk {
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
-    // Where the last `*` stands, and how much of the name it has taken.
+    // The position of the last `*`, and the length of the name that it has taken.
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {
         let one = match pattern.get(p) {

@@ -1,3 +1,5 @@
+//! Matrix files that are read, and matrix files that are refused with line and key.
+
 use std::path::Path;
 
 use super::*;

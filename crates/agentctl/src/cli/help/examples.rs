@@ -143,9 +143,9 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         &[
             ("agentctl launch demo \"say hi\"", "The built-in agent"),
             ("agentctl launch {agent} \"fix it\" --permissions edits", "It may edit files"),
-            ("git diff | agentctl launch {agent} -p \"review this\"", "Piped text is context"),
-            ("agentctl launch {agent} --times 3 -p \"fix it\"", "Three agents, three worktrees"),
-            ("agentctl launch --matrix fix.toml --dry-run", "What a file would launch"),
+            ("git diff | agentctl launch {agent} -p \"review\"", "Piped text is context"),
+            ("agentctl launch {agent} --times 3 -p \"fix it\"", "Three worktrees"),
+            ("agentctl launch --matrix fix.toml --dry-run", "Show, start nothing"),
         ],
     ),
     of(
