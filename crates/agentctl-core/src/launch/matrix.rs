@@ -268,6 +268,11 @@ fn each<T>(
     .collect()
 }
 
+/// Returns the value of a list that has only one.
+fn only<T: Clone>(values: &[T]) -> Option<T> {
+    if let [one] = values { Some(one.clone()) } else { None }
+}
+
 /// Reads a `[[slot]]`. Prompt, permissions and variables of the file count for it, if they are single values.
 fn slot(
     source: &Source<'_>,
@@ -279,9 +284,6 @@ fn slot(
     source.check_keys(table, &prefix, &SLOT_KEYS)?;
     let entry = |key: &'static str| Entry::of(source, table, &prefix, key);
     let text = |key| entry(key).map(|e| e.text()).transpose();
-    fn only<T: Clone>(values: &[T]) -> Option<T> {
-        if let [one] = values { Some(one.clone()) } else { None }
-    }
     let permissions = match entry("permissions") {
         Some(entry) => Some(entry.permission()?),
         None => only(&lists.permissions).flatten(),
