@@ -85,7 +85,7 @@ enum Command {
     #[command(visible_aliases = ["peek", "tail"])]
     Logs(logs::LogsArgs),
     #[command(visible_alias = "run")]
-    Launch(launch::LaunchArgs),
+    Launch(Box<launch::LaunchArgs>),
     #[command(visible_alias = "send")]
     Resume(resume::ResumeArgs),
     Attach(attach::AttachArgs),
@@ -155,7 +155,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Logs(args) => with_fleet(ui, logs::cmd_logs, &args),
         Command::Launch(args) => {
             let loaded = for_launch(ui)?;
-            launch::cmd_launch(ui, &loaded, args)
+            launch::cmd_launch(ui, &loaded, *args)
         }
         Command::Resume(args) => {
             let loaded = for_launch(ui)?;

@@ -1,10 +1,11 @@
 //! Launches of several agents: the ids on stdout as the agents begin, everything else on stderr.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    Fleet, GroupLaunchDocument, GroupLaunchNews, GroupLaunchRequest, PlanPlace, WaitRequest,
+    Fleet, GroupLaunchDocument, GroupLaunchNews, GroupLaunchRequest, LaunchedSlot, PlanPlace,
+    WaitRequest,
 };
 use agentctl_core::launch::matrix::{FilePrompt, Matrix};
 
@@ -22,7 +23,7 @@ use crate::ui::Ui;
 pub(super) fn add_matrix(
     fleet: &Fleet,
     request: &mut GroupLaunchRequest,
-    file: &PathBuf,
+    file: &Path,
 ) -> Result<(), Failure> {
     let prompt = if request.prompt.is_some() { FilePrompt::Overridden } else { FilePrompt::Used };
     let matrix = Matrix::read(&fleet.host.cwd, file, prompt);
@@ -122,7 +123,9 @@ fn hear(
             }
             let mut warnings: Vec<&String> = made.iter().flat_map(|made| &made.warnings).collect();
             warnings.dedup();
-            warnings.into_iter().for_each(|warning| ui.warn(warning));
+            for warning in warnings {
+                ui.warn(warning);
+            }
         }
         GroupLaunchNews::Started { slot, adapter, id, name } => {
             ui.note(&slot_started_line(slot, adapter, id, name));
@@ -134,7 +137,9 @@ fn hear(
         GroupLaunchNews::Failed { slot, adapter, why, kept } => {
             let (message, hint) = slot_failure(fleet, (slot, adapter), why, kept.as_deref());
             ui.error(&message);
-            hint.iter().for_each(|hint| ui.hint(hint));
+            if let Some(hint) = hint {
+                ui.hint(&hint);
+            }
         }
         GroupLaunchNews::HookFailed { slot, why } => {
             ui.warn(&format!("slot {slot}: the on-create hook failed: {why}"));
@@ -161,7 +166,7 @@ fn summarise(ui: &mut Ui, document: &GroupLaunchDocument) {
 
 /// Waits until the turns of all sessions are over.
 fn attend(ui: &mut Ui, fleet: &Fleet, document: &GroupLaunchDocument, after: After) -> Outcome {
-    let targets: Vec<_> = document.slots.iter().filter_map(|slot| slot.wait_target()).collect();
+    let targets: Vec<_> = document.slots.iter().filter_map(LaunchedSlot::wait_target).collect();
     let timeout_ms = after.timeout_ms;
     let request =
         WaitRequest { targets, timeout_ms, figures: after.json, ..WaitRequest::default() };
