@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use serde_json::Value;
 use testkit::{Output, Repository, TestHome, eventually, sandboxed};
@@ -97,17 +98,30 @@ fn each_agent_has_a_worktree_of_its_own() {
 }
 
 #[test]
-fn sixteen_worktrees_are_made_at_once() {
+fn an_entry_that_another_git_is_writing_is_waited_for() {
     sandboxed(|| {
         let home = home();
         let repository = shop(&home);
-        for group in ["a", "b"] {
-            let args = ["demo", "-p", "x [[say:hi]]", "--times", "16", "--group", group, "--json"];
-            let launched = launch(&home, &args);
-            assert_eq!(launched.code, Some(0), "{}", launched.stderr);
-            assert_eq!(slots(&launched).len(), 16);
-        }
-        assert_eq!(branches(&repository).len(), 32);
+        // While git adds a worktree, this file of its entry is empty for a moment.
+        let entry = repository.path.join(".git/worktrees/half");
+        fs::create_dir_all(&entry).expect("made");
+        fs::write(entry.join("commondir"), "").expect("written");
+        fs::write(entry.join("gitdir"), "/nowhere/.git\n").expect("written");
+        script(&home, "git", "echo \"$@\" >> $HOME/git.log; exec /usr/bin/git \"$@\"");
+        let args = ["launch", "demo", "-p", "x [[say:hi]]", "--times", "16", "--cwd", "shop"];
+        let mut command = home.command(&args);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("started");
+        eventually("git is asked again, or the launch has ended", || {
+            let log = fs::read_to_string(home.path().join("git.log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let again = lines.windows(2).any(|two| two[0] == two[1] && two[0].contains("worktree"));
+            (again || child.try_wait().expect("waited").is_some()).then_some(())
+        });
+        fs::remove_dir_all(&entry).expect("removed");
+        let launched: Output = child.wait_with_output().into();
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        assert_eq!(branches(&repository).len(), 16);
     });
 }
 
