@@ -68,6 +68,12 @@ pub enum GitError {
         /// The command.
         command: String,
     },
+    /// A process that a call left behind holds its output open.
+    #[error("the output of `git {command}` did not end: a process that it started holds it open")]
+    Unread {
+        /// The command.
+        command: String,
+    },
     /// A file of ours could not be written or read.
     #[error("{what}: {source}")]
     Io {
