@@ -127,7 +127,7 @@ fn cause(said: &str) -> Option<String> {
     let marked = ["fatal: ", "error: "]
         .iter()
         .find_map(|mark| lines().find_map(|line| line.strip_prefix(mark)));
-    let line = marked.or_else(|| lines().last())?;
+    let line = marked.or_else(|| lines().next_back())?;
     let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_WORDS_CHARS).collect();
     Some(line)
 }
