@@ -160,7 +160,7 @@ impl Words {
         let file = args.prompt_file.as_deref();
         let is_unknown = |word: &String| fleet.adapter(word).is_none();
         let (options, has_prompt) = (&args.slots, text.is_some() || file.is_some());
-        // Where options name the agents, the only word is the prompt.
+        // If options name the agents, the only word is the prompt.
         let named = !options.opened.is_empty() || options.matrix.is_some();
         if named && !has_prompt && adapter.as_ref().is_some_and(is_unknown) {
             text = adapter.take();

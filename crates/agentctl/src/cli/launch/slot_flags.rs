@@ -117,7 +117,7 @@ impl SlotFlags {
         self.matrix.is_some() || self.times.is_some_and(|times| times != 1) || slots > 1
     }
 
-    /// Returns the slots. An adapter without an option is the first one. What stands before the first `--adapter`
+    /// Returns the slots. An adapter without an option is the first one. An option before the first `--adapter`
     /// counts for that one, else for every slot that has none of its own.
     pub(super) fn slots(&self, adapter: Option<String>) -> Vec<SlotRequest> {
         let mut slots = self.opened.clone();
