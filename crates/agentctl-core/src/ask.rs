@@ -9,11 +9,13 @@
 mod adapters;
 mod attach;
 mod changes;
+mod diff;
 mod doctor;
 mod ended_by;
 mod fuses;
 mod inbox;
 mod launch;
+mod launch_group;
 mod locks;
 mod logs;
 mod names;
@@ -27,6 +29,7 @@ mod stop;
 mod target;
 mod wait;
 mod why;
+mod worktrees;
 
 use std::io;
 use std::sync::Arc;
@@ -35,6 +38,7 @@ use std::time::Duration;
 pub use self::adapters::{AdapterAnswering, AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 pub use self::changes::{ChangesDocument, ChangesRequest, NoChanges};
+pub use self::diff::{DiffBase, DiffDocument, DiffRequest, NoDiff, WorkDiff};
 pub use self::doctor::{
     COMPLETION_SHELLS, Check, CheckState, CompletionShell, ConfigFinding, ConfiguredWebhook,
     DaemonState, DoctorContext, DoctorDocument,
@@ -46,7 +50,11 @@ pub use self::fuses::{
 pub use self::inbox::{AnswerDocument, AnswerRequest, AskHookDocument, AsksDocument, AsksRequest};
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
-    LaunchSubject, NoAdapter, NotStarted, TextOrBytes,
+    LaunchSubject, NoAdapter, NotStarted, TextOrBytes, WorktreeRequest,
+};
+pub use self::launch_group::{
+    GroupLaunchDocument, GroupLaunchNews, GroupLaunchRequest, LaunchPlan, LaunchedSlot, PlanPlace,
+    PlannedSlot,
 };
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, LogsRequest, NoLogs};
@@ -66,10 +74,12 @@ pub use self::stop::{
 pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};
 pub use self::why::{ExplainedSession, WhyDocument, reason_text};
+pub use self::worktrees::{WorktreeRow, WorktreesDocument, WorktreesRequest};
 use crate::events::Watcher;
 pub use crate::fleet::Fleet;
 use crate::fleet::{self, Inspected, Query, Rows};
 use crate::host::Host;
+pub use crate::launch::context::{ContextError, IssueReference, PromptContext};
 use crate::model::{Listing, Target};
 use crate::transcript::{Transcript, TranscriptError};
 

@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::kernel::{Attended, Spawn, Stdio};
 use crate::marks::{AGENT_ENV, MARKER, hook};
 use crate::model::{Callback, Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
-use crate::native::{file, private};
+use crate::native::{git_head, private};
 use crate::runs::{HookMoment, HookReport, Run, Spec};
 use crate::text::{SafeJson, bounded};
 use crate::trust::{self, Strict};
@@ -26,8 +26,6 @@ pub const HOOK_TIMEOUT: Duration = Duration::from_mins(5);
 const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 /// Longest value of a variable: the system refuses to start a program with too large an environment.
 const MAX_VARIABLE_BYTES: usize = 4 << 10;
-/// Limit of the files that name a git branch.
-const MAX_BRANCH_FILE_BYTES: u64 = 4 << 10;
 /// The variables whose values an agent cannot choose. A program that cannot be started with all variables
 /// is started with these.
 const TRUSTED_VARIABLES: [&str; 10] = [
@@ -77,7 +75,7 @@ impl<'a> Facts<'a> {
             adapter: &spec.adapter,
             session_id,
             cwd: &spec.cwd,
-            branch: branch(&spec.cwd, rustix::process::geteuid().as_raw()),
+            branch: git_head::branch(&spec.cwd, rustix::process::geteuid().as_raw()),
             group: spec.group.as_deref(),
             model: session.and_then(|s| s.model.as_deref()).or(spec.model.as_deref()),
             callback: spec.callback.as_ref(),
@@ -238,23 +236,4 @@ fn found(host: &Host, name: &str) -> Result<PathBuf, String> {
         host.which(name)
     };
     found.ok_or_else(|| format!("`{name}` is not a program"))
-}
-
-/// Returns the git branch of a directory, by reading its `HEAD` file. The agent controls the directory, so the
-/// file may be a FIFO, a device or endless.
-pub(crate) fn branch(directory: &Path, uid: u32) -> Option<String> {
-    let read = |path: &Path| {
-        let bytes = file::read_small(path, uid, MAX_BRANCH_FILE_BYTES).ok()?;
-        String::from_utf8(bytes).ok()
-    };
-    let there = |path: &PathBuf| path.symlink_metadata().is_ok();
-    let git = directory.ancestors().map(|d| d.join(".git")).find(there)?;
-    let folder = if git.is_dir() {
-        git
-    } else {
-        // In a worktree `.git` is a file that names the folder.
-        git.parent()?.join(read(&git)?.trim().strip_prefix("gitdir: ")?)
-    };
-    let head = read(&folder.join("HEAD"))?;
-    head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
 }

@@ -7,11 +7,14 @@
 //! named here.
 
 mod arrival;
+pub mod context;
 mod continuing;
 mod error;
+pub mod matrix;
 mod prepare;
 mod private_server;
 mod remote;
+pub mod slots;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -81,6 +84,8 @@ pub struct LaunchOrder {
     pub on_complete: Option<Vec<String>>,
     /// The receiver of the launch's end.
     pub callback: Option<Callback>,
+    /// The commit that the agent's work is compared with, if it works in a worktree that was made for it.
+    pub base: Option<String>,
     /// Launch even if the directory is occupied.
     pub force: bool,
     /// The session that is continued or forked.
@@ -273,6 +278,7 @@ fn spec(host: &Host, launch: &LaunchOrder, start: &Start) -> Spec {
         env: launch.env.iter().map(|(name, _)| name.clone()).collect(),
         on_complete: launch.on_complete.clone(),
         callback: launch.callback.clone(),
+        base: launch.base.clone(),
         server: server_stay(launch),
         announce: true,
         at: host.now(),

@@ -97,6 +97,16 @@ pub mod hook {
     pub const FUSE_EXPIRED_AT: &str = "AGENTCTL_FUSE_EXPIRED_AT";
 }
 
+/// The variables that the setup program of a worktree receives beside the branch and the group.
+pub mod setup {
+    /// The directory of the new worktree.
+    pub const WORKTREE: &str = "AGENTCTL_WORKTREE";
+    /// The main working tree of its repository.
+    pub const MAIN: &str = "AGENTCTL_MAIN";
+    /// The number of the worktree among those of its launch, from 0.
+    pub const SLOT: &str = "AGENTCTL_SLOT";
+}
+
 /// How long to retry reading the environment of a process in the middle of an exec, which shows none.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(2);
 

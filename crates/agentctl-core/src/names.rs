@@ -5,6 +5,8 @@
 //! missing: no status, no process and no record depends on it. A file that cannot be read is a fault and is
 //! never overwritten.
 
+mod branch_groups;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::branch_groups::{BranchGroups, DEFAULT_BRANCH_PREFIX, SETTINGS};
 use crate::host::Host;
 use crate::model::{Fault, Session, Target, Time};
 use crate::native::file::{self, Skip, Stamp};

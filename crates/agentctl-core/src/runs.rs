@@ -71,6 +71,9 @@ pub struct Spec {
     /// The receiver of the launch's end.
     #[serde(default)]
     pub callback: Option<Callback>,
+    /// The commit that the agent's work is compared with, if a worktree was made for it.
+    #[serde(default)]
+    pub base: Option<String>,
     /// The order is carried out by a server that was started for this run, which stays this long.
     #[serde(default)]
     pub server: Option<ServerStay>,

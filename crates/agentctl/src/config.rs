@@ -12,6 +12,7 @@ mod reach;
 mod settings;
 mod show;
 mod webhook;
+mod worktree;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,7 @@ struct File {
     deadline: Deadline,
     runs: RunsTable,
     hooks: LaunchHooks,
+    worktree: worktree::WorktreeTable,
     #[serde(skip)]
     adapters: AdapterTables,
     webhooks: Vec<daemon::WebhookTable>,
@@ -459,6 +461,8 @@ fn apply(host: &mut Host, mut file: File, problems: &mut Vec<Problem>) -> Defaul
         }
     }
     host.agents_may_answer_others = file.answers.agents == Some(AnsweringAgents::Others);
+    let worktree = worktree::settings(host, file.worktree, problems);
+    worktree::tell(host, &worktree);
     let usual = Defaults::default();
     Defaults {
         ask: file.ask.map_or(usual.ask, |Span(span)| span),
@@ -467,6 +471,7 @@ fn apply(host: &mut Host, mut file: File, problems: &mut Vec<Problem>) -> Defaul
         permissions: file.permissions.unwrap_or(usual.permissions),
         hooks: file.hooks,
         keep: file.runs.keep.map_or(usual.keep, |Span(span)| span),
+        worktree,
     }
 }
 

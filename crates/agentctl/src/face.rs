@@ -9,16 +9,19 @@ mod changes;
 mod completions;
 mod conversation;
 mod daemon_change;
+mod diff;
 mod doctor;
 mod end;
 mod event_line;
 mod event_stream;
 mod failed_launch;
 mod failed_orders;
+mod failed_worktree;
 mod feed;
 mod file_changes;
 mod follow;
 mod fuses;
+mod group_launch;
 mod holders;
 mod inbox;
 mod list_stream;
@@ -50,16 +53,19 @@ pub use self::conversation::{
     session_labels,
 };
 pub use self::daemon_change::daemon_change_line;
+pub use self::diff::{diff_files, diff_heading, diff_remarks, no_diff};
 pub use self::doctor::doctor_context;
 pub use self::end::{session_ended, session_waits};
 pub use self::event_line::EventLines;
 pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
 pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
+pub use self::failed_worktree::{git_failure, left_behind, made_remarks, making_line, not_made};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::file_changes::{changes_not_told, patch_comment, shown_path, unrecorded_lines};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
+pub use self::group_launch::{matrix_failure, plan_lines, slot_failure, slot_started_line};
 pub use self::holders::holder_text;
 pub use self::inbox::{
     AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,
@@ -69,7 +75,7 @@ pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
     Arrangement, AskListRow, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow,
     FuseSessions, ListRow, LockListRow, RowContext, RunListRow, SortKey, Template, TemplateError,
-    TextTable, UnknownField, columns_table, field_names, session_argument,
+    TextTable, UnknownField, WorktreeListRow, columns_table, field_names, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};

@@ -134,6 +134,19 @@ impl Failure {
         &self.message
     }
 
+    /// Returns the first hint.
+    #[must_use]
+    pub fn first_hint(&self) -> Option<&str> {
+        self.hints.first().map(String::as_str)
+    }
+
+    /// Says in which part of an order it happened.
+    #[must_use]
+    pub fn within(mut self, part: &str) -> Self {
+        self.message = format!("{part}: {}", self.message);
+        self
+    }
+
     /// Says whether no session matches.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

@@ -133,6 +133,12 @@ impl Ui {
         self.terminal && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
+    /// Says whether a person sees the steps of a long order: on stderr, and on a terminal only.
+    #[must_use]
+    pub fn shows_progress(&self) -> bool {
+        io::stderr().is_terminal()
+    }
+
     /// Asks a yes-or-no question; any answer but yes is no.
     pub fn confirm(&mut self, question: &str) -> io::Result<bool> {
         self.out.flush()?;

@@ -18,6 +18,7 @@ mod other_user;
 mod pseudo_terminal;
 pub mod receiver;
 mod recycle;
+mod repository;
 pub mod styled_screen;
 pub mod svg;
 pub mod tls;
@@ -33,6 +34,7 @@ pub use namespace::UserNamespace;
 pub use other_user::{OtherUser, another_user};
 pub use pseudo_terminal::PseudoTerminal;
 pub use recycle::{Dice, Echo, after_tick, next_pid, rounds, spawn_at};
+pub use repository::Repository;
 
 const INSIDE: &str = "AGENTCTL_TEST_INSIDE";
 

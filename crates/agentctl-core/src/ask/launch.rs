@@ -1,8 +1,10 @@
 //! The orders `launch` and `resume`: start a session, find the session that began, and run its hook.
 
 mod request;
+mod sentence;
+mod worktree;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::request::{
     LaunchDefaults, LaunchHooks, LaunchOptions, LaunchRequest, LaunchSubject, TextOrBytes,
 };
+pub use self::worktree::WorktreeRequest;
 use super::names::{LaunchWords, WordRefusal};
 use super::resume::{Continuation, NotContinued};
 use super::{Fleet, WaitTarget};
@@ -19,12 +22,15 @@ use crate::adapters::control::{Begin, Order, Refusal};
 use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
 use crate::host::Host;
+use crate::launch::context::ContextError;
+use crate::launch::slots::SlotsError;
 use crate::launch::{LaunchError, LaunchOrder, StartedLaunch, launch};
 use crate::locks::Holder;
 use crate::model::{Fault, InternedName, SCHEMA_VERSION, Session, Target, word};
 use crate::resolve::resolve;
 use crate::runs::{HookMoment, Runs};
 use crate::transcript::Transcript;
+use crate::worktrees::{Made, MakeError, MakeNews};
 
 /// The longest time between an agent's first words and its first record.
 pub(super) const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,6 +92,17 @@ pub enum LaunchNews<'a> {
     },
     /// The on-create hook failed, for this reason. The session is not affected.
     HookFailed(&'a str),
+    /// A step of making the worktree of the launch.
+    Making(&'a MakeNews),
+    /// The worktree of the launch is complete.
+    Made(&'a Made),
+    /// The launch failed, and its worktree is kept for this reason.
+    WorktreeKept {
+        /// The worktree.
+        made: &'a Made,
+        /// The reason.
+        why: &'a str,
+    },
 }
 
 /// Why no agent could be chosen for a launch.
@@ -124,8 +141,33 @@ pub enum NotStarted {
     },
     /// The name or the group cannot be given.
     Words(WordRefusal),
+    /// The context of the prompt cannot be put together.
+    Context(ContextError),
+    /// The worktree could not be made.
+    Worktree(Box<MakeError>),
+    /// A worktree was ordered for a session that goes on, which works in its own directory.
+    WorktreeOfContinued,
+    /// The slots of a group launch cannot be launched.
+    Slots(SlotsError),
+    /// A slot of a group launch cannot be launched.
+    InSlot {
+        /// Its number, from 0.
+        slot: usize,
+        /// The reason.
+        why: Box<NotStarted>,
+    },
+    /// A slot has no prompt.
+    NoPrompt,
     /// The launch failed.
     Failed(LaunchError),
+}
+
+/// The work of an agent that is started.
+struct Work {
+    /// The commit that its worktree begins at.
+    base: Option<String>,
+    /// The prompt with its context.
+    prompt: Vec<u8>,
 }
 
 /// A session that began or goes on.
@@ -143,7 +185,7 @@ pub(super) fn is_remote(adapter: &dyn Adapter) -> bool {
 }
 
 /// Checks that the agent can ask a human, and can stay after its turn, if the order wants that.
-fn check_answering(
+pub(super) fn check_answering(
     adapter: &dyn Adapter,
     options: &LaunchOptions,
     defaults: &LaunchDefaults,
@@ -169,6 +211,17 @@ fn check_answering(
     }
 }
 
+/// Checks that the programs of hooks are there.
+pub(super) fn check_hooks(host: &Host, hooks: &LaunchHooks) -> Result<(), NotStarted> {
+    let programs =
+        [(HookMoment::Create, &hooks.on_create), (HookMoment::Complete, &hooks.on_complete)];
+    for (moment, hook) in programs {
+        let Some(hook) = hook else { continue };
+        hooks::check(host, hook).map_err(|why| NotStarted::Hook { moment, why })?;
+    }
+    Ok(())
+}
+
 impl Fleet {
     /// Starts or continues a session. `tell` hears of its progress; the session id is told as soon as the
     /// agent has told it. Then the session is looked for if the request wants it or a hook is to be run, and
@@ -179,10 +232,27 @@ impl Fleet {
         defaults: &LaunchDefaults,
         tell: &mut dyn FnMut(LaunchNews<'_>),
     ) -> Result<LaunchDocument, NotStarted> {
+        self.launch_in(request, None, defaults, tell)
+    }
+
+    /// Does the same in a worktree that was made already. If the launch fails, that worktree is removed, unless
+    /// something is in it.
+    pub(super) fn launch_in(
+        &self,
+        request: &LaunchRequest,
+        made: Option<Made>,
+        defaults: &LaunchDefaults,
+        tell: &mut dyn FnMut(LaunchNews<'_>),
+    ) -> Result<LaunchDocument, NotStarted> {
         let mut faults = Vec::new();
-        let beginning = match &request.subject {
+        let mut beginning = match &request.subject {
             LaunchSubject::New { adapter } => {
                 self.beginning(adapter.as_deref(), request.cwd.clone(), defaults, tell)?
+            }
+            LaunchSubject::Resume { .. } | LaunchSubject::Fork { .. }
+                if request.worktree.is_some() =>
+            {
+                return Err(NotStarted::WorktreeOfContinued);
             }
             LaunchSubject::Resume { session } | LaunchSubject::Fork { session } => {
                 let fork = matches!(request.subject, LaunchSubject::Fork { .. });
@@ -197,7 +267,30 @@ impl Fleet {
         if is_remote(beginning.adapter) && hooks.is_empty() && !defaults.hooks.is_empty() {
             tell(LaunchNews::HooksNotRun);
         }
-        let mut started = self.start(beginning, request, defaults)?;
+        if request.worktree.is_some() && is_remote(beginning.adapter) {
+            return Err(NotStarted::DirectoryOnServer(beginning.adapter.name()));
+        }
+        let context = request.context.read(&self.host, &beginning.cwd);
+        let context = context.map_err(NotStarted::Context)?;
+        let prompt = context.before(&request.prompt.clone().into_bytes());
+        let made = match made {
+            Some(made) => {
+                beginning.cwd.clone_from(&made.cwd);
+                Some(made)
+            }
+            None => self.make_worktree(&mut beginning, request, defaults, tell)?,
+        };
+        let base = made.as_ref().map(|made| made.base.clone());
+        let started = self.start(beginning, Work { base, prompt }, request, defaults);
+        let mut started = started.inspect_err(|_| {
+            if let Some(made) = &made {
+                self.undo_worktree(made, tell);
+            }
+        })?;
+        if let Some(made) = &made {
+            worktree::keep_setup_output(&started, made);
+            tell(LaunchNews::Made(made));
+        }
         for fault in &started.launched.faults {
             tell(LaunchNews::Fault(fault));
         }
@@ -232,21 +325,30 @@ impl Fleet {
         defaults: &LaunchDefaults,
         tell: &mut dyn FnMut(LaunchNews<'_>),
     ) -> Result<Continuation, NotStarted> {
-        let adapter = if let Some(name) = named.or(defaults.adapter.as_deref()) {
-            let unknown = || NotStarted::NoAdapter(NoAdapter::Unknown(name.to_owned()));
-            self.adapter(name).ok_or_else(unknown)?
-        } else {
-            let none = || NotStarted::NoAdapter(NoAdapter::NoneInstalled);
-            let adapter = self.first_installed().ok_or_else(none)?;
+        let adapter = self.chosen_adapter(named, defaults)?;
+        if named.is_none() && defaults.adapter.is_none() {
             tell(LaunchNews::FirstInstalled { adapter: adapter.name() });
-            adapter
-        };
+        }
         if cwd.is_some() && is_remote(adapter) {
             return Err(NotStarted::DirectoryOnServer(adapter.name()));
         }
         let here = &self.host.cwd;
         let cwd = cwd.map_or_else(|| here.clone(), |directory| here.join(directory));
         Ok(Continuation { adapter, begin: Begin::New, cwd, from: None })
+    }
+
+    /// Returns the agent that was named, else the configured one, else the first that is installed.
+    pub(super) fn chosen_adapter(
+        &self,
+        named: Option<&str>,
+        defaults: &LaunchDefaults,
+    ) -> Result<&'static dyn Adapter, NotStarted> {
+        let Some(name) = named.or(defaults.adapter.as_deref()) else {
+            let none = || NotStarted::NoAdapter(NoAdapter::NoneInstalled);
+            return self.first_installed().ok_or_else(none);
+        };
+        let unknown = || NotStarted::NoAdapter(NoAdapter::Unknown(name.to_owned()));
+        self.adapter(name).ok_or_else(unknown)
     }
 
     fn first_installed(&self) -> Option<&'static dyn Adapter> {
@@ -262,6 +364,7 @@ impl Fleet {
     fn start(
         &self,
         Continuation { adapter, begin, cwd, from }: Continuation,
+        Work { base, prompt }: Work,
         request: &LaunchRequest,
         defaults: &LaunchDefaults,
     ) -> Result<StartedSession, NotStarted> {
@@ -273,13 +376,9 @@ impl Fleet {
             return Err(NotStarted::HookOnServer(adapter.name()));
         }
         check_answering(adapter, &options, defaults)?;
-        let hooks = if remote { options.hooks } else { options.hooks.or(&defaults.hooks) };
-        let programs =
-            [(HookMoment::Create, &hooks.on_create), (HookMoment::Complete, &hooks.on_complete)];
-        for (moment, hook) in programs {
-            let Some(hook) = hook else { continue };
-            hooks::check(host, hook).map_err(|why| NotStarted::Hook { moment, why })?;
-        }
+        let hooks = options.hooks.clone();
+        let hooks = if remote { hooks } else { hooks.or(&defaults.hooks) };
+        check_hooks(host, &hooks)?;
         // A session that goes on in its server keeps its model and permissions: the defaults are for
         // sessions that begin.
         let goes_on = remote && matches!(begin, Begin::Resume(_));
@@ -288,20 +387,16 @@ impl Fleet {
             adapter,
             order: Order {
                 begin,
-                cwd,
-                model: options.model.or_else(|| usual.model.clone()),
                 name: request.name.clone(),
-                permissions: options.permissions.unwrap_or(usual.permissions),
-                extra: options.extra.into_iter().map(TextOrBytes::into_argument).collect(),
                 root: from.as_ref().map(|target| RootPlace::of_label(&target.root)),
-                ask: options.ask_ms.map(Duration::from_millis),
-                keep: options.keep,
+                ..new_order(&options, usual, &cwd)
             },
-            prompt: request.prompt.clone().into_bytes(),
+            prompt,
             group: options.group,
             env: options.env,
             on_complete: hooks.on_complete.map(|hook| absolute(host, hook)),
             callback: options.callback,
+            base,
             force: options.force,
             from,
         };
@@ -376,6 +471,21 @@ impl LaunchDocument {
     pub fn wait_target(&self) -> Option<WaitTarget> {
         let (adapter, id) = (self.adapter.to_owned(), self.id.clone());
         self.root.clone().map(|root| WaitTarget::Session { adapter, root, id })
+    }
+}
+
+/// Returns the order for a new session in a directory.
+pub(super) fn new_order(options: &LaunchOptions, usual: &LaunchDefaults, cwd: &Path) -> Order {
+    Order {
+        begin: Begin::New,
+        cwd: cwd.to_owned(),
+        model: options.model.clone().or_else(|| usual.model.clone()),
+        name: None,
+        permissions: options.permissions.unwrap_or(usual.permissions),
+        extra: options.extra.iter().cloned().map(TextOrBytes::into_argument).collect(),
+        root: None,
+        ask: options.ask_ms.map(Duration::from_millis),
+        keep: options.keep,
     }
 }
 

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ended_by::add_ended_by;
 use super::{Fleet, NotOne, ResolvedTarget};
-use crate::hooks;
 use crate::model::{Fault, Session, Target, Time};
+use crate::native::git_head;
 use crate::transcript::Summary;
 
 /// Number of characters of the last message that are kept.
@@ -105,7 +105,7 @@ impl Fleet {
     fn detailed(&self, session: Session, summary: Summary) -> StatusDocument {
         let uid = self.host.kernel.uid();
         let branch =
-            summary.branch.or_else(|| hooks::branch(session.cwd.as_deref()?.as_ref(), uid));
+            summary.branch.or_else(|| git_head::branch(session.cwd.as_deref()?.as_ref(), uid));
         let text = summary.last_answer.and_then(|message| message.text);
         StatusDocument {
             branch,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Fleet, Rows};
 use crate::adapters::control::{FirstWords, Handshake, Order};
 use crate::model::{Fault, Session, is_session_id};
-use crate::names::Names;
+use crate::names::{BranchGroups, Names};
 use crate::runs::{FIRST_OUTPUT_BYTES, Run, RunEnd, Runs, Spec, Started, beginning};
 
 /// One launch, as the folder of its run describes it.
@@ -32,6 +32,8 @@ pub struct Launch {
 pub struct Launches {
     by_run: BTreeMap<String, Launch>,
     names: Names,
+    /// Without any directory: branches change.
+    branches: BranchGroups,
 }
 
 /// The newest launch of a session, and the newest words that any of its launches gave.
@@ -45,6 +47,7 @@ impl Launches {
     /// Reads the runs folder again: new runs, and new facts of runs that have not ended.
     pub fn read(&mut self, fleet: &Fleet) {
         self.names.read(&fleet.host);
+        self.branches = BranchGroups::of(&fleet.host);
         let mut known = std::mem::take(&mut self.by_run);
         for run in Runs::of(&fleet.host).all().unwrap_or_default() {
             let launch = match known.remove(&run.id) {
@@ -80,10 +83,9 @@ impl Launches {
     /// Adds the fields of the newest launch of each session, and the person's words.
     pub fn add(&self, sessions: &mut [Session]) {
         let newest = self.newest_of_each_session();
-        if newest.is_empty() && self.names.is_empty() {
-            return;
-        }
+        let mut branches = self.branches.clone();
         for session in sessions {
+            add_branch_group(session, &mut branches);
             self.add_to(session, &newest);
         }
     }
@@ -130,9 +132,10 @@ impl Launches {
 
 impl Newest<'_> {
     fn add(&self, session: &mut Session) {
+        let of_branch = session.group.take();
         self.launch.add(session);
         session.name = session.name.take().or_else(|| self.name.cloned());
-        session.group = session.group.take().or_else(|| self.group.cloned());
+        session.group = session.group.take().or_else(|| self.group.cloned()).or(of_branch);
     }
 }
 
@@ -163,7 +166,7 @@ impl Launch {
     /// Adds its fields to its session.
     pub fn add(&self, session: &mut Session) {
         session.run = Some(self.run.id.clone());
-        session.group.clone_from(&self.spec.group);
+        session.group = self.spec.group.clone().or_else(|| session.group.take());
         // A name in the agent's own record is newer.
         session.name = session.name.take().or_else(|| self.spec.name.clone());
         let Some(ended) = self.ended.as_ref().filter(|_| !session.status.is_live()) else { return };
@@ -190,6 +193,13 @@ pub(super) fn add_to_rows(fleet: &Fleet, rows: &mut Rows) {
     launches.read(fleet);
     launches.add_to_rows(rows);
     rows.faults.extend(launches.fault().cloned());
+}
+
+/// Adds the group that the branch of the session's worktree tells.
+pub(super) fn add_branch_group(session: &mut Session, branches: &mut BranchGroups) {
+    if session.group.is_none() {
+        session.group = session.cwd.as_deref().and_then(|cwd| branches.group_of(cwd));
+    }
 }
 
 /// Returns the session of a run: as the launcher wrote it, as the first output of the agent names it, or as

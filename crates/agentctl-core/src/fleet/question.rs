@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::join::View;
+use super::launched::add_branch_group;
 use super::packed::{Packed, Packer};
 use super::verdict::{self, join};
 use super::{Query, each_root};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::kernel::{deadline, home_limit};
 use crate::model::{Fault, FaultCode, Locator, Session};
+use crate::names::BranchGroups;
 
 /// Ids that a table shortens its own ids against, besides those of its rows.
 pub(super) type OtherIds = Arc<Mutex<Vec<Box<str>>>>;
@@ -101,6 +103,7 @@ pub(super) struct Question<'a> {
     pub(super) rows: Vec<Row>,
     packed: Vec<(usize, Packed)>,
     packer: Packer,
+    branches: BranchGroups,
     /// How many rows were pushed: their numbers are their order.
     pushed: usize,
     /// How many records are kept until they are confirmed.
@@ -156,6 +159,7 @@ impl<'a> Question<'a> {
             rows: Vec::new(),
             packed: Vec::new(),
             packer: Packer::default(),
+            branches: BranchGroups::of(&look.host),
             pushed: 0,
             kept: 0,
             turns: None,
@@ -239,7 +243,8 @@ impl<'a> Question<'a> {
         self.push_row(locator, session, Confirm::No);
     }
 
-    fn push_row(&mut self, locator: Locator, session: Session, confirm: Confirm) {
+    fn push_row(&mut self, locator: Locator, mut session: Session, confirm: Confirm) {
+        add_branch_group(&mut session, &mut self.branches);
         let number = self.pushed;
         self.pushed += 1;
         if !self.packs || !matches!(confirm, Confirm::No) {
@@ -378,7 +383,8 @@ impl<'a> Question<'a> {
             };
             let open = matches!(record.turn, Turn::Open { .. });
             let changed = record.last_activity_at != row.session.last_activity_at;
-            row.session = join(&view, &row.locator, record, None);
+            let group = row.session.group.take();
+            row.session = Session { group, ..join(&view, &row.locator, record, None) };
             if self.for_table {
                 leave_for_table(&mut row.session);
             }

@@ -16,9 +16,11 @@ use macos as platform;
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("agentctl runs on Linux and macOS for now");
 
+mod captured;
 pub mod deadline;
 pub mod home_limit;
 mod limits;
+mod own_stdin;
 mod spawn;
 mod terminal;
 mod user;
@@ -28,7 +30,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub use self::captured::{Captured, CapturedEnd};
 pub use self::limits::{Limits, limits};
+pub use self::own_stdin::{OwnStdin, own_stdin, stdin_is_ready};
 pub use self::user::user_name;
 pub use platform::{
     ExitWatch, Held, Kernel, NewestPid, endless_pipe, give_back_memory, hold_text,

@@ -244,7 +244,7 @@ fn command(
     command
 }
 
-fn exit_of(status: ExitStatus) -> Exit {
+pub(super) fn exit_of(status: ExitStatus) -> Exit {
     Exit { code: status.code(), signal: status.signal() }
 }
 

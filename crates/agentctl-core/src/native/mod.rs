@@ -6,6 +6,7 @@
 pub mod bun;
 pub mod cache;
 pub mod file;
+pub mod git_head;
 pub mod json5;
 pub mod jsonl;
 pub mod notifier;

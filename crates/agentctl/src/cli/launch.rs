@@ -1,25 +1,37 @@
 //! `agentctl launch`: start a session, print its real id.
 
+mod context_flags;
 mod flags;
+mod group;
+mod slot_flags;
+mod worktree_flags;
 
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use agentctl_core::adapters::ALL;
+use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
-    Fleet, FuseRequest, LaunchDocument, LaunchNews, LaunchRequest, LaunchSubject, WaitRequest,
+    Fleet, FuseRequest, GroupLaunchRequest, LaunchDocument, LaunchNews, LaunchRequest,
+    LaunchSubject, PlanPlace, PromptContext, WaitRequest, WorktreeRequest,
 };
 use agentctl_core::fuses::{Action, Conditions};
+use agentctl_core::host::Host;
 use agentctl_core::model::Session;
 use agentctl_core::transcript::Transcript;
 use clap::Args;
 
-pub(super) use self::flags::Flags;
+use self::context_flags::ContextFlags;
+pub(super) use self::flags::{Flags, ModelFlags};
+use self::slot_flags::SlotFlags;
+pub(super) use self::worktree_flags::WorktreeFlags;
 use super::logs::Form;
 use super::wait::{self, Show};
 use crate::config::{Loaded, Span};
-use crate::face::{launch_remark, not_started, set_fuse, unseen_after_launch};
+use crate::face::{
+    launch_remark, made_remarks, making_line, not_started, set_fuse, unseen_after_launch,
+};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -27,7 +39,8 @@ use crate::ui::Ui;
 ///
 /// The agent runs in the background, without a terminal, and keeps running when you close the shell or kill agentctl. It cannot ask
 /// you: --permissions says what it may do without asking. stdout has the session id alone, so
-/// `id=$(agentctl launch …)` works.
+/// `id=$(agentctl launch …)` works. Several --adapter, --times or --matrix start several agents, each in a git worktree
+/// of its own. Text that is piped in stands in front of the prompt. See docs/MANY.md.
 #[derive(Args)]
 pub(super) struct LaunchArgs {
     /// The agent (`agentctl adapters`) [default: the configured one, else the first that is installed]
@@ -48,7 +61,13 @@ pub(super) struct LaunchArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
+    slots: SlotFlags,
+    #[command(flatten)]
+    context: ContextFlags,
+    #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    worktree: WorktreeFlags,
 }
 
 /// The session that is launched or continued.
@@ -57,31 +76,119 @@ pub(super) struct Wanted {
     pub(super) prompt: Vec<u8>,
     pub(super) cwd: Option<PathBuf>,
     pub(super) name: Option<String>,
+    pub(super) context: PromptContext,
+    pub(super) worktree: Option<WorktreeRequest>,
+    /// The permissions and the model.
+    pub(super) choice: (Option<Permissions>, Option<String>),
 }
 
-pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, args: LaunchArgs) -> Outcome {
-    let (fleet, defaults) = (loaded.fleet(), &loaded.defaults);
-    let text = args.text.or(args.prompt);
-    let file = args.prompt_file.as_deref();
-    if let Some(word) = &args.adapter
-        && fleet.adapter(word).is_none()
-        && (word.contains(char::is_whitespace) || (text.is_none() && file.is_none()))
-    {
-        let has_prompt = text.is_some() || file.is_some();
-        return Err(prompt_in_place_of_adapter(word, has_prompt, defaults.adapter.is_some()));
+pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs) -> Outcome {
+    args.slots.check()?;
+    let words = Words::of(ui, loaded, &mut args)?;
+    if args.slots.dry_run || args.slots.is_group(words.adapter.is_some()) {
+        return several(ui, loaded, args, words);
     }
-    if text.is_none() && file.is_none() {
-        let adapter = args.adapter.as_deref().unwrap_or("ADAPTER");
-        return Err(Failure::new(Kind::Usage, "no prompt is given").hint(format!(
-            "write `agentctl launch {adapter} \"PROMPT\"`, or give it with --prompt or --prompt-file"
-        )));
-    }
-    let hint =
-        "write `agentctl launch ADAPTER \"PROMPT\"`, or give it with --prompt or --prompt-file";
-    let prompt = prompt(text.as_deref(), file, hint)?;
-    let subject = LaunchSubject::New { adapter: args.adapter };
-    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: args.name };
+    let Words { adapter, prompt, context } = words;
+    let slot = args.slots.slots(adapter).into_iter().next().unwrap_or_default();
+    let wanted = Wanted {
+        subject: LaunchSubject::New { adapter: slot.adapter },
+        prompt: prompt.unwrap_or_default(),
+        cwd: args.cwd,
+        name: args.name,
+        context,
+        worktree: args.worktree.request()?,
+        choice: (slot.permissions, slot.model),
+    };
     start(ui, loaded, args.flags, wanted)
+}
+
+/// Launches several agents, or prints what a launch would do.
+fn several(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs, words: Words) -> Outcome {
+    let after = args.flags.after()?;
+    let is_group = args.slots.is_group(words.adapter.is_some());
+    let mut request = GroupLaunchRequest {
+        slots: args.slots.slots(words.adapter),
+        times: args.slots.times,
+        max: args.slots.max,
+        prompt: words.prompt.map(Into::into),
+        context: words.context,
+        cwd: args.cwd,
+        worktrees: args.worktree.options(),
+        options: args.flags.options(&loaded.defaults),
+        ..GroupLaunchRequest::default()
+    };
+    if let Some(file) = &args.slots.matrix {
+        group::add_matrix(&loaded.fleet(), &mut request, file)?;
+    }
+    if is_group && args.worktree.worktree.as_ref().is_some_and(Option::is_some) {
+        return Err(several_have("--worktree=NAME", "--group names their worktrees and branches"));
+    }
+    if is_group && args.name.is_some() {
+        return Err(several_have("--name", "--group names them together"));
+    }
+    if args.slots.dry_run {
+        let worktree = if is_group { None } else { args.worktree.request()? };
+        let place = match (is_group, worktree) {
+            (false, None) => PlanPlace::Directory,
+            (false, Some(WorktreeRequest { name: Some(name), .. })) => PlanPlace::Named(name),
+            _ => PlanPlace::Worktrees,
+        };
+        return group::dry_run(ui, loaded, &request, &place);
+    }
+    group::start(ui, loaded, request, (after, args.flags.keep.flatten()))
+}
+
+/// Refuses an option that names one session or worktree, in a launch of several agents.
+fn several_have(option: &str, hint: &str) -> Failure {
+    let message = format!("{option} is for one agent, and this launch has several");
+    Failure::new(Kind::Usage, message).hint(hint)
+}
+
+/// The words of a launch: which agent, and what it is to do.
+struct Words {
+    adapter: Option<String>,
+    /// The prompt; `None` only if a matrix file has it.
+    prompt: Option<Vec<u8>>,
+    context: PromptContext,
+}
+
+impl Words {
+    fn of(ui: &mut Ui, loaded: &Loaded, args: &mut LaunchArgs) -> Result<Self, Failure> {
+        let (fleet, defaults) = (loaded.fleet(), &loaded.defaults);
+        let (mut adapter, mut text) = (args.adapter.take(), args.text.take());
+        text = text.or(args.prompt.take());
+        let file = args.prompt_file.as_deref();
+        let is_unknown = |word: &String| fleet.adapter(word).is_none();
+        let (options, has_prompt) = (&args.slots, text.is_some() || file.is_some());
+        // If options name the agents, the only word is the prompt.
+        let named = !options.opened.is_empty() || options.matrix.is_some();
+        if named && !has_prompt && adapter.as_ref().is_some_and(is_unknown) {
+            text = adapter.take();
+        }
+        let has_prompt = text.is_some() || file.is_some();
+        if let Some(word) = adapter.as_ref().filter(|word| is_unknown(word))
+            && (word.contains(char::is_whitespace) || !has_prompt)
+        {
+            return Err(prompt_in_place_of_adapter(word, has_prompt, defaults.adapter.is_some()));
+        }
+        if let (Some(word), Some(_)) = (&adapter, &options.matrix) {
+            let message = format!("`{word}` is given beside a matrix file, which names the agents");
+            return Err(Failure::new(Kind::Usage, message)
+                .hint("write the agent into the file, or leave --matrix out"));
+        }
+        let hint =
+            "write `agentctl launch ADAPTER \"PROMPT\"`, or give it with --prompt or --prompt-file";
+        if !has_prompt && options.matrix.is_none() {
+            let adapter = adapter.as_deref().unwrap_or("ADAPTER");
+            return Err(Failure::new(Kind::Usage, "no prompt is given").hint(format!(
+                "write `agentctl launch {adapter} \"PROMPT\"`, or give it with --prompt or --prompt-file"
+            )));
+        }
+        let prompt = if has_prompt { Some(prompt(text.as_deref(), file, hint)?) } else { None };
+        let context = std::mem::take(&mut args.context);
+        let context = context.context(ui, text.as_deref() == Some("-"))?;
+        Ok(Self { adapter, prompt, context })
+    }
 }
 
 /// Says that the only positional argument is not an adapter. It may have been meant as the prompt.
@@ -132,22 +239,19 @@ pub(super) fn prompt(
 /// Launches, reports, and stays as long as the flags ask for.
 pub(super) fn start(ui: &mut Ui, loaded: &Loaded, mut flags: Flags, wanted: Wanted) -> Outcome {
     let (fleet, defaults) = (&loaded.fleet(), &loaded.defaults);
-    if flags.timeout.is_some() && !(flags.wait || flags.follow) {
-        return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow")
-            .hint("add --wait; how long an agent may take to start is `launch` below [deadline]"));
-    }
-    let timeout_ms = flags.timeout.map(Span::millis);
-    let (json, stay) = (flags.json, Stay::of(flags.wait, flags.follow));
-    let after = After { json, stay, timeout_ms };
-    let Wanted { subject, prompt, cwd, name } = wanted;
-    let look = json || stay != Stay::Not;
-    let options = flags.options(defaults);
-    let request = LaunchRequest { subject, prompt: prompt.into(), cwd, name, look, options };
+    let after = flags.after()?;
+    let Wanted { subject, prompt, cwd, name, context, worktree, choice } = wanted;
+    let look = after.json || after.stay != Stay::Not;
+    let mut options = flags.options(defaults);
+    (options.permissions, options.model) = choice;
+    let prompt = prompt.into();
+    let request = LaunchRequest { subject, prompt, context, cwd, name, look, worktree, options };
     let mut told = Told { printed: Ok(()), transcript: None };
-    let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, after, news));
+    let host = &fleet.host;
+    let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, host, after, news));
     let document = launched.map_err(|why| not_started(fleet, why))?;
     if let Some(idle) = flags.keep.flatten() {
-        end_when_idle(ui, loaded, &document, idle)?;
+        end_when_idle(ui, loaded, (document.adapter, &document.id), idle)?;
     }
     attend(ui, fleet, &document, (after, told))
 }
@@ -156,11 +260,11 @@ pub(super) fn start(ui: &mut Ui, loaded: &Loaded, mut flags: Flags, wanted: Want
 fn end_when_idle(
     ui: &mut Ui,
     loaded: &Loaded,
-    document: &LaunchDocument,
+    (adapter, id): (&str, &str),
     idle: Span,
 ) -> Result<(), Failure> {
     let request = FuseRequest {
-        session: Some(format!("{}:{}", document.adapter, document.id)),
+        session: Some(format!("{adapter}:{id}")),
         when: Conditions { idle_ms: Some(idle.millis()), ..Conditions::default() },
         on_expire: vec![Action::Stop],
         label: Some("keep".to_owned()),
@@ -182,6 +286,19 @@ enum Stay {
     Waiting,
     /// Until then, showing the conversation.
     Following,
+}
+
+impl Flags {
+    /// Returns the tasks after the launch.
+    fn after(&self) -> Result<After, Failure> {
+        if self.timeout.is_some() && !(self.wait || self.follow) {
+            return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow").hint(
+                "add --wait; how long an agent may take to start is `launch` below [deadline]",
+            ));
+        }
+        let timeout_ms = self.timeout.map(Span::millis);
+        Ok(After { json: self.json, stay: Stay::of(self.wait, self.follow), timeout_ms })
+    }
 }
 
 impl Stay {
@@ -212,8 +329,21 @@ struct Told {
 }
 
 impl Told {
-    fn hear(&mut self, ui: &mut Ui, after: After, news: LaunchNews<'_>) {
+    fn hear(&mut self, ui: &mut Ui, host: &Host, after: After, news: LaunchNews<'_>) {
         match news {
+            LaunchNews::Making(news) => {
+                if let Some(line) = making_line(news).filter(|_| ui.shows_progress()) {
+                    ui.note(&line);
+                }
+            }
+            LaunchNews::Made(made) => {
+                for remark in made_remarks(host, made) {
+                    ui.note(&remark);
+                }
+                for warning in &made.warnings {
+                    ui.warn(warning);
+                }
+            }
             LaunchNews::FirstInstalled { .. } if ui.wants_json() => {}
             LaunchNews::Fault(fault) => ui.warn_fault(fault),
             LaunchNews::Conversation(transcript) => self.transcript = Some(*transcript),

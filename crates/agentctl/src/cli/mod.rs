@@ -10,6 +10,7 @@ mod completions;
 mod config;
 mod daemon;
 mod demo;
+mod diff;
 mod doctor;
 mod events;
 mod fuses;
@@ -36,6 +37,7 @@ mod version;
 mod wait;
 mod watch;
 mod why;
+mod worktree;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -85,11 +87,14 @@ enum Command {
     Logs(logs::LogsArgs),
     Changes(changes::ChangesArgs),
     #[command(visible_alias = "run")]
-    Launch(launch::LaunchArgs),
+    Launch(Box<launch::LaunchArgs>),
     #[command(visible_alias = "send")]
     Resume(resume::ResumeArgs),
     Attach(attach::AttachArgs),
     Wait(wait::WaitArgs),
+    Diff(diff::DiffArgs),
+    #[command(subcommand)]
+    Worktree(worktree::WorktreeCommand),
     #[command(visible_alias = "inbox")]
     Asks(asks::AsksArgs),
     Answer(answer::AnswerArgs),
@@ -153,7 +158,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Changes(args) => with_fleet(ui, changes::cmd_changes, &args),
         Command::Launch(args) => {
             let loaded = for_launch(ui)?;
-            launch::cmd_launch(ui, &loaded, args)
+            launch::cmd_launch(ui, &loaded, *args)
         }
         Command::Resume(args) => {
             let loaded = for_launch(ui)?;
@@ -171,6 +176,8 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
         Command::Group(args) => with_fleet(ui, name::cmd_group, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
+        Command::Diff(args) => with_settings(ui, diff::cmd_diff, &args),
+        Command::Worktree(command) => with_settings(ui, worktree::cmd_worktree, &command),
         Command::Asks(args) => with_fleet(ui, asks::cmd_asks, &args),
         Command::Answer(args) => with_fleet(ui, answer::cmd_answer, &args),
         Command::Approve(args) => with_fleet(ui, answer::cmd_approve, &args),

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use agentctl_core::ask::{LaunchSubject, SendRequest};
+use agentctl_core::ask::{LaunchSubject, PromptContext, SendRequest};
 use clap::Args;
 
 use super::ids;
-use super::launch::{Flags, Wanted, prompt, start};
+use super::launch::{Flags, ModelFlags, Wanted, prompt, start};
 use crate::config::Loaded;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
@@ -43,6 +43,8 @@ pub(super) struct ResumeArgs {
     #[arg(long)]
     when_idle: bool,
     #[command(flatten)]
+    choice: ModelFlags,
+    #[command(flatten)]
     flags: Flags,
 }
 
@@ -68,7 +70,10 @@ pub(super) fn cmd_resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outc
     let subject =
         if args.fork { LaunchSubject::Fork { session } } else { LaunchSubject::Resume { session } };
     // The session keeps its name: names belong to sessions, not to runs.
-    let wanted = Wanted { subject, prompt, cwd: args.cwd, name: None };
+    let context = PromptContext::default();
+    let choice = (args.choice.permissions(), args.choice.model);
+    let (cwd, name, worktree) = (args.cwd, None, None);
+    let wanted = Wanted { subject, prompt, cwd, name, context, worktree, choice };
     start(ui, loaded, args.flags, wanted)
 }
 

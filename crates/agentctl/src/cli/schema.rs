@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use agentctl_core::ask::{
     AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, ChangesDocument,
-    DoctorDocument, FuseDocument, FusesDocument, LockDocument, LocksDocument, NamedSession,
-    PruneDocument, RunsDocument, SendDocument, StatusDocument, StopDocument, WaitDocument,
-    WhyDocument,
+    DiffDocument, DoctorDocument, FuseDocument, FusesDocument, GroupLaunchDocument, LaunchPlan,
+    LockDocument, LocksDocument, NamedSession, PruneDocument, RunsDocument, SendDocument,
+    StatusDocument, StopDocument, WaitDocument, WhyDocument, WorktreesDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
@@ -31,6 +31,8 @@ pub(super) struct SchemaArgs {
 pub(super) fn all() -> BTreeMap<&'static str, Value> {
     let value = |schema: schemars::Schema| schema.to_value();
     BTreeMap::from([
+        ("launch-group", value(schemars::schema_for!(GroupLaunchDocument))),
+        ("launch-plan", value(schemars::schema_for!(LaunchPlan))),
         ("list", value(schemars::schema_for!(Listing))),
         ("status", value(schemars::schema_for!(StatusDocument))),
         ("stop", value(schemars::schema_for!(StopDocument))),
@@ -53,6 +55,8 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("adapters", value(schemars::schema_for!(AdaptersDocument))),
         ("name", value(schemars::schema_for!(NamedSession))),
         ("group", value(schemars::schema_for!(NamedSession))),
+        ("diff", value(schemars::schema_for!(DiffDocument))),
+        ("worktree-list", value(schemars::schema_for!(WorktreesDocument))),
         ("runs", value(schemars::schema_for!(RunsDocument))),
         ("prune", value(schemars::schema_for!(PruneDocument))),
         ("daemon", value(schemars::schema_for!(DaemonStatus))),

@@ -102,7 +102,9 @@ impl Part {
     pub fn of(name: &str) -> Self {
         let first = name.split(['.', '[']).next().unwrap_or_default();
         match first {
-            "adapter" | "model" | "permissions" | "ask" | "answers" | "hooks" => Self::Launch,
+            "adapter" | "model" | "permissions" | "ask" | "answers" | "hooks" | "worktree" => {
+                Self::Launch
+            }
             "roots" | "deadline" => Self::Sources,
             "runs" => Self::Runs,
             "webhooks" | "notify" | "metrics" => Self::Daemon,
@@ -146,6 +148,10 @@ pub fn keys() -> Vec<Key> {
         key("runs.keep", KeyType::Span, &span(LaunchDefaults::default().keep)),
         key("hooks.on_create", KeyType::Texts, ""),
         key("hooks.on_complete", KeyType::Texts, ""),
+        key("worktree.prefix", KeyType::Text, "agentctl"),
+        key("worktree.dir", KeyType::Path, "REPOSITORY.worktrees, beside the repository"),
+        key("worktree.copy", KeyType::Paths, "[]"),
+        key("worktree.setup", KeyType::Texts, ""),
     ]);
     for adapter in adapters::ALL {
         let name = adapter.name();

@@ -1,12 +1,12 @@
 //! Launches in words: remarks on the way, and why one failed, what to do about it, and with which exit code.
 
 use agentctl_core::adapters::ALL;
-use agentctl_core::ask::{Fleet, LaunchNews, NoAdapter, NotContinued, NotStarted};
+use agentctl_core::ask::{ContextError, Fleet, LaunchNews, NoAdapter, NotContinued, NotStarted};
 use agentctl_core::host::Host;
 use agentctl_core::launch::LaunchError;
 
 use super::holders::holder_in_sentence;
-use super::{refused_word, unresolved};
+use super::{not_made, refused_word, unresolved};
 use crate::failure::{Failure, Kind};
 use crate::text::with_tilde;
 
@@ -21,14 +21,18 @@ pub fn launch_remark(news: &LaunchNews<'_>) -> Option<String> {
         LaunchNews::Beside(holder) => {
             Some(format!("beside {}, which this was launched from", holder.what))
         }
+        LaunchNews::WorktreeKept { made, why } => {
+            Some(format!("the worktree {} is kept: {why}", made.path.display()))
+        }
         _ => None,
     }
 }
 
 /// Says that an agent on a server cannot be given a directory.
 fn directory_on_server(adapter: &str) -> Failure {
-    let message =
-        format!("{adapter} runs on a server, which chooses the directory: --cwd is not supported");
+    let message = format!(
+        "{adapter} runs on a server, which chooses the directory: --cwd and --worktree are not supported"
+    );
     Failure::new(Kind::Usage, message).hint("leave it out")
 }
 
@@ -98,8 +102,26 @@ pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
                 .hint("to run a program that is installed later, use `sh -c '…'`")
         }
         NotStarted::Words(why) => refused_word(&why),
+        NotStarted::Context(why) => no_context(&why),
+        NotStarted::Slots(why) => Failure::new(Kind::Usage, why.to_string()).hint(why.hint()),
+        NotStarted::InSlot { slot, why } => {
+            not_started(fleet, *why).within(&format!("slot {slot}"))
+        }
+        NotStarted::NoPrompt => Failure::new(Kind::Usage, "no prompt is given")
+            .hint("give it with -p, or write it into the matrix file"),
+        NotStarted::Worktree(error) => not_made(&fleet.host, &error),
+        NotStarted::WorktreeOfContinued => {
+            Failure::new(Kind::Usage, "a session that goes on works in its own directory")
+                .hint("leave the worktree out, or launch a new session")
+        }
         NotStarted::Failed(error) => failed(&fleet.host, error),
     }
+}
+
+/// Says why the context of a prompt could not be put together.
+fn no_context(why: &ContextError) -> Failure {
+    let kind = if why.is_usage() { Kind::Usage } else { Kind::Failed };
+    Failure::new(kind, why.to_string()).hint(why.hint())
 }
 
 /// Says why a launch failed, what to do about it, and with which exit code.

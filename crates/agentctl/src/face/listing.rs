@@ -13,6 +13,7 @@ mod runs;
 mod sorting;
 mod table;
 mod template;
+mod worktrees;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::shortened;
@@ -29,6 +30,7 @@ pub use self::runs::RunListRow;
 pub use self::sorting::{Arrangement, SortKey};
 pub use self::table::{Column, Cut, TextTable, columns_table};
 pub use self::template::{Template, TemplateError};
+pub use self::worktrees::WorktreeListRow;
 
 /// A row of a list.
 pub trait ListRow: Sized + 'static {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::ask::{
-    Fleet, LaunchDefaults, LaunchDocument, LaunchNews, LaunchRequest, LogsRequest, WaitDocument,
-    WaitRequest,
+    Fleet, GroupLaunchNews, GroupLaunchRequest, LaunchDefaults, LaunchDocument, LaunchNews,
+    LaunchRequest, LogsRequest, PlanPlace, WaitDocument, WaitRequest,
 };
 use agentctl_core::host::{BASE_DIRECTORIES, Deadlines, Host};
 use agentctl_core::wait::{End, WaitVerdict};
@@ -84,6 +84,38 @@ fn a_launch_runs_its_hook_after_the_id_is_told_and_its_document_survives_json() 
         assert_eq!((seen.trim(), document.hook_failure), (document.id.as_str(), None));
         let session = document.session.expect("the session was looked for");
         assert_eq!((session.id, session.run), (Some(document.id), document.run));
+    });
+}
+
+#[test]
+fn a_group_is_planned_and_launched_from_a_request_that_was_sent() {
+    sandboxed(|| {
+        let home = home();
+        let repository = testkit::Repository::new(&home.at("shop"));
+        let fleet = fleet(&home);
+        let request = json!({
+            "slots": [{"adapter": "demo"}, {"adapter": "demo", "prompt_suffix": "quickly"}],
+            "prompt": "x [[say:ok]]", "context": {"files": ["README.md"]},
+            "cwd": repository.path, "options": {"env": variables(&home), "group": "g"},
+        });
+        let request: GroupLaunchRequest = serde_json::from_value(request).expect("a request");
+        assert_eq!(through_json(&request), request);
+        let defaults = LaunchDefaults::default();
+        let plan = fleet.plan_launch(&request, &PlanPlace::Worktrees, &defaults);
+        let plan = through_json(&plan.expect("a plan"));
+        let mut started = Vec::new();
+        let launched = fleet.launch_group(&request, &defaults, &mut |news| {
+            if let GroupLaunchNews::Started { slot, .. } = news {
+                started.push(slot);
+            }
+        });
+        let document = through_json(&launched.expect("it starts"));
+        started.sort_unstable();
+        assert_eq!((started, document.started()), (vec![0, 1], 2));
+        let planned: Vec<_> = plan.slots.into_iter().map(|s| (s.branch, s.worktree)).collect();
+        let made: Vec<_> = document.slots.into_iter().map(|s| (s.branch, s.worktree)).collect();
+        assert_eq!(planned, made);
+        assert_eq!(made[1].0.as_deref(), Some("agentctl/g/demo-2"));
     });
 }
 

@@ -4,8 +4,8 @@ use agentctl::config::ConfigDocument;
 use agentctl::protocol::{DaemonChange, DaemonStatus};
 use agentctl_core::ask::{
     AdaptersDocument, CancelledFuseDocument, DoctorDocument, FuseDocument, FusesDocument,
-    LockDocument, LocksDocument, PruneDocument, RunsDocument, StatusDocument, StopDocument,
-    WaitDocument, WhyDocument,
+    GroupLaunchDocument, LaunchPlan, LockDocument, LocksDocument, PruneDocument, RunsDocument,
+    StatusDocument, StopDocument, WaitDocument, WhyDocument,
 };
 use agentctl_core::model::{Listing, Message};
 use serde::Serialize;
@@ -140,6 +140,9 @@ fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
     let ids: Vec<String> =
         all.sessions().iter().filter_map(|s| Some(s["id"].as_str()?.to_owned())).collect();
     std::fs::create_dir_all(home.path().join("kept")).expect("made");
+    let _repository = (!home.path().join("repository").exists())
+        .then(|| testkit::Repository::new(&home.at("repository")));
+    let group = ["launch", "demo", "--times", "2", "-p", "x", "--cwd", "repository", "--json"];
     let one = |args: &[&str]| vec![home.run(args).json()];
     let each = |command: &str| -> Vec<Value> {
         ids.iter().map(|id| home.run(&[command, id, "--json"]).json()).collect()
@@ -152,6 +155,8 @@ fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
         })
         .collect();
     vec![
+        ("launch-plan", one(&["launch", "demo", "-p", "x", "--dry-run", "--json"])),
+        ("launch-group", one(&group)),
         ("list", vec![all.json()]),
         ("status", each("status")),
         ("why", each("why")),
@@ -202,6 +207,8 @@ fn written_again(name: &str, document: &Value) -> Value {
         serde_json::to_value(read).expect("it can be written")
     }
     match name {
+        "launch-plan" => again::<LaunchPlan>(document),
+        "launch-group" => again::<GroupLaunchDocument>(document),
         "list" => again::<Listing>(document),
         "status" => again::<StatusDocument>(document),
         "why" => again::<WhyDocument>(document),

@@ -8,8 +8,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::worktree::WorktreeRequest;
 use crate::adapters::control::Permissions;
+use crate::launch::context::PromptContext;
 use crate::model::Callback;
+use crate::worktrees::WorktreeSettings;
 
 /// A request to start or continue a session, before the defaults are applied.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -19,6 +22,9 @@ pub struct LaunchRequest {
     pub subject: LaunchSubject,
     /// The prompt or message.
     pub prompt: TextOrBytes,
+    /// The text that is put in front of the prompt.
+    #[serde(default)]
+    pub context: PromptContext,
     /// The directory in which the agent works. Without it a session that begins works in the current
     /// directory, and one that goes on in its own.
     #[serde(default)]
@@ -29,6 +35,10 @@ pub struct LaunchRequest {
     /// Look for the session and return it. Without this only an on-create hook causes the look.
     #[serde(default)]
     pub look: bool,
+    /// Let the agent work in a new git worktree of the repository of the directory. Only for a session that
+    /// begins.
+    #[serde(default)]
+    pub worktree: Option<WorktreeRequest>,
     /// Everything else that may be said.
     #[serde(default)]
     pub options: LaunchOptions,
@@ -116,6 +126,8 @@ pub struct LaunchDefaults {
     pub ask: Duration,
     /// How long the folders of ended runs are kept.
     pub keep: Duration,
+    /// How worktrees are made.
+    pub worktree: WorktreeSettings,
 }
 
 impl Default for LaunchDefaults {
@@ -127,6 +139,7 @@ impl Default for LaunchDefaults {
             hooks: LaunchHooks::default(),
             ask: Duration::from_hours(24),
             keep: Duration::from_hours(7 * 24),
+            worktree: WorktreeSettings::default(),
         }
     }
 }
@@ -139,7 +152,8 @@ impl LaunchHooks {
     }
 
     /// Returns these hooks, and those of the other that are missing here.
-    pub(super) fn or(&self, other: &Self) -> Self {
+    #[must_use]
+    pub(in crate::ask) fn or(&self, other: &Self) -> Self {
         Self {
             on_create: self.on_create.as_ref().or(other.on_create.as_ref()).cloned(),
             on_complete: self.on_complete.as_ref().or(other.on_complete.as_ref()).cloned(),

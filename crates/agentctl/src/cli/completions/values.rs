@@ -9,8 +9,8 @@ use super::answer::{Answer, Paths};
 use super::position::{Position, Wanted};
 use crate::cli::{fuses, schema};
 use crate::face::{
-    AskListRow, Completion, FuseListRow, LockListRow, RunListRow, SessionScope, ask_completions,
-    field_names, fuse_completions, group_completions, session_completions,
+    AskListRow, Completion, FuseListRow, LockListRow, RunListRow, SessionScope, WorktreeListRow,
+    ask_completions, field_names, fuse_completions, group_completions, session_completions,
 };
 use crate::session_table::SessionRow;
 
@@ -174,7 +174,7 @@ fn kind(path: &[&str], argument: &Arg) -> Kind {
     };
     match (argument.get_id().as_str(), path) {
         ("id" | "ids" | "session", _) => Kind::Sessions(scope),
-        ("adapter", _) => Kind::Adapters,
+        ("adapter" | "adapters", _) => Kind::Adapters,
         ("types", ["events"]) => Kind::EventTypes,
         ("sort", _) => Kind::SortKeys,
         ("on_expire", _) => Kind::FuseActions,
@@ -225,6 +225,7 @@ fn sort_keys(path: &[&str]) -> Vec<Completion> {
         ["runs"] => field_names::<RunListRow>(),
         ["locks"] => field_names::<LockListRow>(),
         ["fuses"] => field_names::<FuseListRow>(),
+        ["worktree", "list"] => field_names::<WorktreeListRow>(),
         ["adapters"] => field_names::<AdapterRow>(),
         ["asks"] => field_names::<AskListRow>(),
         _ => Vec::new(),

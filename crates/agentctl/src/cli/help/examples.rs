@@ -53,6 +53,29 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         ],
     ),
     of(
+        "diff",
+        &[
+            ("agentctl diff @last", "Files that the newest launch changed"),
+            ("agentctl diff fix --patch | git apply", "Take its changes over"),
+            ("agentctl diff g-4f1a2c", "Every session of a group"),
+        ],
+    ),
+    of(
+        "worktree",
+        &[
+            ("agentctl worktree list", "Worktrees of this repository"),
+            ("agentctl worktree list --json", "As JSON"),
+        ],
+    ),
+    of(
+        "worktree list",
+        &[
+            ("agentctl worktree list", "Worktrees of this repository"),
+            ("agentctl worktree list -o wide", "With sizes, bases and locks"),
+            ("agentctl worktree list --all-repos-of-sessions", "Of all repositories"),
+        ],
+    ),
+    of(
         "asks",
         &[
             ("agentctl asks", "Everything that waits for you"),
@@ -129,8 +152,9 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         &[
             ("agentctl launch demo \"say hi\"", "The built-in agent"),
             ("agentctl launch {agent} \"fix it\" --permissions edits", "It may edit files"),
-            ("agentctl launch {agent} -p - --wait < todo.md", "Prompt from stdin"),
-            ("id=$(agentctl launch --name web -p \"fix it\")", "The default agent"),
+            ("git diff | agentctl launch {agent} -p \"review\"", "Piped text is context"),
+            ("agentctl launch {agent} --times 3 -p \"fix it\"", "Three worktrees"),
+            ("agentctl launch --matrix fix.toml --dry-run", "Show, start nothing"),
         ],
     ),
     of(

@@ -13,9 +13,6 @@ use crate::config::{Defaults, Span};
 #[derive(Args)]
 #[allow(clippy::option_option)] // a flag is absent, present, or present with a value
 pub(in crate::cli) struct Flags {
-    /// Model, by the name the agent uses for it
-    #[arg(long, value_name = "MODEL", value_parser = not_empty)]
-    model: Option<String>,
     /// Put the session into a group (`list --group`, `stop --group`, `logs --group`)
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
@@ -23,9 +20,6 @@ pub(in crate::cli) struct Flags {
     /// command line
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// Actions that the agent may take without asking [default: the agent's own setting]
-    #[arg(long, value_name = "MODE", value_enum)]
-    permissions: Option<PermissionsArg>,
     /// Let the agent ask a human (`agentctl asks`), and wait this long for each answer [default: 24h]
     #[arg(long, value_name = "SPAN", num_args = 0..=1, require_equals = true)]
     #[allow(clippy::option_option)] // an option whose value may be left out
@@ -66,8 +60,26 @@ pub(in crate::cli) struct Flags {
     extra: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PermissionsArg {
+/// The model and the permissions of a single agent.
+#[derive(Args)]
+pub(in crate::cli) struct ModelFlags {
+    /// Model, by the name the agent uses for it
+    #[arg(long, value_name = "MODEL", value_parser = not_empty)]
+    pub(in crate::cli) model: Option<String>,
+    /// Actions that the agent may take without asking [default: the agent's own setting]
+    #[arg(long, value_name = "MODE", value_enum)]
+    permissions: Option<PermissionsArg>,
+}
+
+impl ModelFlags {
+    /// Returns the permissions, if they are given.
+    pub(in crate::cli) fn permissions(&self) -> Option<Permissions> {
+        self.permissions.map(Into::into)
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum PermissionsArg {
     /// The agent's own default
     Default,
     /// Change files without asking
@@ -98,7 +110,7 @@ fn words(text: &str) -> Result<Words, String> {
     }
 }
 
-fn not_empty(text: &str) -> Result<String, String> {
+pub(super) fn not_empty(text: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err("it is empty".into()) } else { Ok(text.to_owned()) }
 }
 
@@ -114,14 +126,15 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 impl Flags {
-    /// Returns the options of the order; the other flags say how its session is attended.
+    /// Returns the options of the order without model and permissions; the other flags say how its session is
+    /// attended.
     pub(super) fn options(&mut self, defaults: &Defaults) -> LaunchOptions {
         let argv = |words: Option<Words>| words.map(|Words(argv)| argv);
         LaunchOptions {
-            model: self.model.take(),
+            model: None,
             group: self.group.take(),
             env: std::mem::take(&mut self.env),
-            permissions: self.permissions.map(Into::into),
+            permissions: None,
             force: self.force,
             ask_ms: self.ask.map(|span| span.unwrap_or(Span(defaults.ask)).millis()),
             keep: self.keep.is_some(),

@@ -8,7 +8,6 @@ const NOT_YET: &[(&[&str], &str)] = &[
     ),
     (&["cost", "usage", "stats"], "`agentctl status ID` shows tokens and cost of a session"),
     (&["search", "grep"], "search one conversation: `agentctl logs ID -n all | grep TEXT`"),
-    (&["diff"], "`agentctl changes ID --patch` shows the recorded edits of a session as diffs"),
     (&["export"], "`agentctl logs ID -n all --json` prints a whole conversation"),
 ];
 

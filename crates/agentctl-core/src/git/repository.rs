@@ -1,0 +1,152 @@
+//! The repository and the working tree that a directory belongs to.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use super::{Git, GitError, WorktreeEntry, worktree_entries};
+
+/// The repository of a directory.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    /// The git directory that all worktrees of the repository share.
+    pub common: PathBuf,
+    /// The git directory of this working tree; the same as `common` in the main one.
+    pub git_dir: PathBuf,
+    /// The top of the working tree; `None` in a bare repository or inside a git directory.
+    pub top: Option<PathBuf>,
+    /// The directory below the top; empty at the top.
+    pub prefix: PathBuf,
+    /// The top of the main working tree, or the bare repository itself.
+    pub main: PathBuf,
+    /// The repository has no main working tree.
+    pub bare: bool,
+}
+
+/// The commit and branch of a working tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The commit; `None` before the first commit.
+    pub commit: Option<String>,
+    /// The full name of the branch; `None` for a detached HEAD.
+    pub branch: Option<String>,
+}
+
+/// The answers of `git rev-parse` about a directory.
+struct Places {
+    common: PathBuf,
+    git_dir: PathBuf,
+    top: Option<PathBuf>,
+    prefix: PathBuf,
+}
+
+impl Git {
+    /// Finds the repository of a directory: the submodule in a submodule.
+    pub fn repository(&self, directory: &Path) -> Result<Repository, GitError> {
+        let Places { common, git_dir, top, prefix } = self.places(directory)?;
+        let entries = self.worktrees(&common)?;
+        let first = entries.first();
+        let main = first.map_or_else(|| common.clone(), |entry| entry.path.clone());
+        let bare = first.is_some_and(|entry| entry.bare);
+        // A submodule and a repository with `core.worktree` have their main tree elsewhere than beside the
+        // git directory, and `git worktree list` names the git directory there.
+        let in_main_tree = git_dir == common;
+        let main = match &top {
+            Some(top) if in_main_tree => top.clone(),
+            _ => self.main_tree(&common, main),
+        };
+        Ok(Repository { common, git_dir, top, prefix, main, bare })
+    }
+
+    /// Asks where the repository of a directory is: in one call, unless a path contains a line end.
+    fn places(&self, directory: &Path) -> Result<Places, GitError> {
+        let ask = |args: &[&str]| {
+            let call = self.read(directory).args(["rev-parse", "--path-format=absolute"]);
+            call.args(args.iter().copied()).ok().map(|output| output.stdout)
+        };
+        let git_dirs = ask(&["--is-inside-work-tree", "--git-common-dir", "--git-dir"])?;
+        let lines: Vec<&[u8]> = git_dirs.split(|byte| *byte == b'\n').collect();
+        let inside = lines.first() == Some(&&b"true"[..]);
+        let (common, git_dir) = match lines[..] {
+            [_, common, git_dir, b""] => (path_of(common), path_of(git_dir)),
+            _ => (as_path(ask(&["--git-common-dir"])?), as_path(ask(&["--git-dir"])?)),
+        };
+        if !inside {
+            return Ok(Places { common, git_dir, top: None, prefix: PathBuf::new() });
+        }
+        let in_tree = ask(&["--show-toplevel", "--show-prefix"])?;
+        let lines: Vec<&[u8]> = in_tree.split(|byte| *byte == b'\n').collect();
+        let (top, prefix) = match lines[..] {
+            [top, prefix, b""] => (path_of(top), path_of(prefix)),
+            _ => (as_path(ask(&["--show-toplevel"])?), as_path(ask(&["--show-prefix"])?)),
+        };
+        Ok(Places { common, git_dir, top: Some(top), prefix })
+    }
+
+    /// Returns the main working tree as its git directory names it, else the given one.
+    fn main_tree(&self, common: &Path, listed: PathBuf) -> PathBuf {
+        let setting = self.read(common).args(["config", "--get", "core.worktree"]).ok();
+        let named = setting.ok().map(|output| as_path(output.stdout));
+        named.and_then(|path| std::fs::canonicalize(common.join(path)).ok()).unwrap_or(listed)
+    }
+
+    /// Lists all working trees of a repository, the main one first.
+    pub fn worktrees(&self, directory: &Path) -> Result<Vec<WorktreeEntry>, GitError> {
+        let output = self.read(directory).args(["worktree", "list", "--porcelain", "-z"]).ok()?;
+        Ok(worktree_entries(&output.stdout))
+    }
+
+    /// Returns the paths at which the index of a working tree has submodules.
+    pub fn gitlinks(&self, top: &Path) -> Result<Vec<PathBuf>, GitError> {
+        if top.join(".gitmodules").symlink_metadata().is_err() {
+            return Ok(Vec::new());
+        }
+        let staged = self.read(top).args(["ls-files", "--stage", "-z"]).ok()?.stdout;
+        let entries = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
+        let name = |entry: &[u8]| {
+            let tab = entry.iter().position(|byte| *byte == b'\t')?;
+            Some(path_of(&entry[tab + 1..]))
+        };
+        Ok(entries.filter_map(name).collect())
+    }
+
+    /// Makes a commit of a tree with one parent, by this user; by `agentctl` where git knows no user.
+    pub fn commit_tree(
+        &self,
+        directory: &Path,
+        tree: &str,
+        parent: &str,
+        message: &str,
+    ) -> Result<String, GitError> {
+        let known = self.read(directory).setting("user.useConfigOnly=true");
+        let known = known.args(["var", "GIT_COMMITTER_IDENT"]).run()?.code == 0;
+        let mut call = self.change(directory);
+        if !known {
+            call = call.setting("user.name=agentctl").setting("user.email=agentctl@localhost");
+        }
+        call.args(["commit-tree", tree, "-p", parent, "-m", message]).text()
+    }
+
+    /// Returns the commit and branch of a working tree.
+    pub fn head(&self, directory: &Path) -> Result<Head, GitError> {
+        let commit = self.commit(directory, "HEAD")?;
+        let output = self.read(directory).args(["symbolic-ref", "--quiet", "HEAD"]).run()?;
+        let branch = (output.code == 0).then(|| output.text());
+        Ok(Head { commit, branch })
+    }
+}
+
+/// Returns a path that git printed with `-z`.
+#[must_use]
+pub fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
+
+/// Returns a path that git printed, without the line end. A name may itself end in a line end, so one is
+/// removed only.
+pub(super) fn as_path(mut bytes: Vec<u8>) -> PathBuf {
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}

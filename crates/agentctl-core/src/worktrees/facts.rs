@@ -1,0 +1,380 @@
+//! The facts that git and the file system tell about the worktrees of a repository. Nothing is read from our own
+//! directories.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{BASE_REFS, BRANCH_REFS, LockReason, name_of};
+use crate::git::{Git, GitError, Repository, WorktreeEntry};
+use crate::host::Host;
+use crate::model::Time;
+
+/// How many worktrees are read at the same time.
+const AT_ONCE: usize = 4;
+/// The reason of git's own lock while it adds a worktree.
+const INITIALIZING: &str = "initializing";
+/// The beginning of the first line in the reflog of a branch.
+const CREATED_FROM: &str = "branch: Created from ";
+
+/// The condition of a worktree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorktreeState {
+    /// It is complete.
+    Ok,
+    /// Its launcher was killed before it was complete.
+    HalfMade,
+    /// Its directory does not exist.
+    Missing,
+    /// Its branch is not below the prefix of our branches.
+    Foreign,
+}
+
+impl WorktreeState {
+    /// Returns the word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::HalfMade => "half-made",
+            Self::Missing => "missing",
+            Self::Foreign => "foreign",
+        }
+    }
+}
+
+/// Whether the commits of a worktree are in the branch that it began from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum Merged {
+    /// All of its commits are there.
+    #[serde(rename = "yes")]
+    Yes,
+    /// Merging it would change nothing, for example after a squash.
+    #[serde(rename = "by content")]
+    ByContent,
+    /// It has something that the branch does not have.
+    #[serde(rename = "no")]
+    No,
+}
+
+impl Merged {
+    /// Returns the word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::ByContent => "by content",
+            Self::No => "no",
+        }
+    }
+}
+
+/// The facts of one worktree. `None` means unknown: the directory is missing, or git failed there.
+#[derive(Clone, Debug)]
+pub struct WorktreeFacts {
+    /// Its directory; `None` for a branch of ours without a worktree.
+    pub path: Option<PathBuf>,
+    /// The full name of its branch; `None` for a detached HEAD.
+    pub branch: Option<String>,
+    /// The branch without the prefix; `None` if it is not ours.
+    pub name: Option<String>,
+    /// Its commit.
+    pub commit: Option<String>,
+    /// The commit that it is based on: `refs/agentctl/base/NAME`.
+    pub base: Option<String>,
+    /// The full name of the branch that it began from.
+    pub base_branch: Option<String>,
+    /// Its condition.
+    pub state: WorktreeState,
+    /// The reason of its lock; empty if the lock has none.
+    pub locked: Option<String>,
+    /// How many tracked files are changed.
+    pub dirty: Option<usize>,
+    /// How many files are neither tracked nor ignored.
+    pub untracked: Option<usize>,
+    /// The paths that git ignores, below the worktree; a directory ends with `/`.
+    pub ignored: Option<Vec<PathBuf>>,
+    /// The size of all ignored files.
+    pub ignored_bytes: Option<u64>,
+    /// How many of its own commits are on no remote-tracking branch.
+    pub unpushed: Option<usize>,
+    /// How many of its submodules are checked out.
+    pub submodules: Option<usize>,
+    /// Whether its commits are in the branch that it began from.
+    pub merged: Option<Merged>,
+    /// The size of all its files.
+    pub size_bytes: Option<u64>,
+    /// When it was made.
+    pub made_at: Option<Time>,
+    /// Why facts are unknown, a sentence each.
+    pub gaps: Vec<String>,
+}
+
+/// Reads the facts of all worktrees of a repository but the main one, in the order of git; then the branches of ours
+/// without a worktree.
+pub fn of_all(
+    host: &Host,
+    git: &Git,
+    repository: &Repository,
+    prefix: &str,
+) -> Result<Vec<WorktreeFacts>, GitError> {
+    let reader = Reader::new(host, git, repository, prefix)?;
+    let entries = git.worktrees(&repository.common)?;
+    let linked: Vec<&WorktreeEntry> = entries.iter().skip(1).collect();
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(linked.len()) {
+            scope.spawn(|| {
+                while let Some((number, entry)) = numbered(&linked, &next) {
+                    let facts = reader.of(entry);
+                    found
+                        .lock()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner)
+                        .push((number, facts));
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    found.sort_by_key(|(number, _)| *number);
+    let mut facts: Vec<WorktreeFacts> = found.into_iter().map(|(_, facts)| facts).collect();
+    let used: Vec<&str> = entries.iter().filter_map(WorktreeEntry::branch).collect();
+    let mut unused: Vec<&String> =
+        reader.refs.keys().filter(|name| !used.contains(&name.as_str())).collect();
+    unused.sort();
+    facts.extend(unused.into_iter().filter_map(|branch| reader.without_worktree(branch)));
+    Ok(facts)
+}
+
+fn numbered<'a>(
+    entries: &[&'a WorktreeEntry],
+    next: &AtomicUsize,
+) -> Option<(usize, &'a WorktreeEntry)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    entries.get(number).map(|entry| (number, *entry))
+}
+
+/// Reads the facts of worktrees of one repository.
+pub struct Reader<'a> {
+    host: &'a Host,
+    git: &'a Git,
+    repository: &'a Repository,
+    prefix: &'a str,
+    /// The values of all branches and base refs.
+    refs: HashMap<String, String>,
+    /// The branch of the main working tree.
+    main_branch: Option<String>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the refs of a repository.
+    pub fn new(
+        host: &'a Host,
+        git: &'a Git,
+        repository: &'a Repository,
+        prefix: &'a str,
+    ) -> Result<Self, GitError> {
+        let args = ["for-each-ref", "--format=%(refname) %(objectname)", BRANCH_REFS, BASE_REFS];
+        let text = git.read(&repository.common).args(args).text()?;
+        let pairs = text.lines().filter_map(|line| line.split_once(' '));
+        let refs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let main_branch = git.head(&repository.common)?.branch;
+        Ok(Self { host, git, repository, prefix, refs, main_branch })
+    }
+
+    /// Returns the facts of one worktree.
+    #[must_use]
+    pub fn of(&self, entry: &WorktreeEntry) -> WorktreeFacts {
+        let mut facts = self.known(entry);
+        if facts.state == WorktreeState::Missing {
+            return facts;
+        }
+        let path = entry.path.as_path();
+        facts.made_at = made_at(path);
+        self.read_status(path, &mut facts);
+        let (commits, size) = (self.read_commits(&mut facts), size_below(path));
+        if let Err(error) = commits {
+            facts.gaps.push(error.to_string());
+        }
+        facts.size_bytes = Some(size);
+        facts
+    }
+
+    /// Returns the facts that need no look into the directory.
+    fn known(&self, entry: &WorktreeEntry) -> WorktreeFacts {
+        let branch = entry.branch().map(str::to_owned);
+        let name = branch.as_deref().and_then(|branch| name_of(branch, self.prefix));
+        let name = name.map(str::to_owned);
+        let base = name.as_ref().and_then(|name| self.refs.get(&format!("{BASE_REFS}{name}")));
+        WorktreeFacts {
+            state: self.state(entry, name.is_some()),
+            base: base.cloned(),
+            path: Some(entry.path.clone()),
+            branch,
+            name,
+            commit: entry.commit.clone(),
+            base_branch: None,
+            locked: entry.locked.clone(),
+            dirty: None,
+            untracked: None,
+            ignored: None,
+            ignored_bytes: None,
+            unpushed: None,
+            submodules: None,
+            merged: None,
+            size_bytes: None,
+            made_at: None,
+            gaps: Vec::new(),
+        }
+    }
+
+    fn state(&self, entry: &WorktreeEntry, ours: bool) -> WorktreeState {
+        let lock = entry.locked.as_deref();
+        let gone = lock.and_then(LockReason::parse).is_some_and(|reason| reason.is_gone(self.host));
+        if gone || (ours && lock == Some(INITIALIZING)) {
+            return WorktreeState::HalfMade;
+        }
+        if !entry.path.is_dir() {
+            return WorktreeState::Missing;
+        }
+        if ours { WorktreeState::Ok } else { WorktreeState::Foreign }
+    }
+
+    /// Returns the facts of a branch of ours that no worktree has checked out: a launcher was killed before the
+    /// worktree was added, or a person removed the worktree.
+    fn without_worktree(&self, branch: &str) -> Option<WorktreeFacts> {
+        let name = name_of(branch, self.prefix)?;
+        let base = self.refs.get(&format!("{BASE_REFS}{name}"))?;
+        let entry = WorktreeEntry {
+            path: PathBuf::new(),
+            bare: false,
+            commit: self.refs.get(branch).cloned(),
+            head: crate::git::WorktreeHead::Branch(branch.to_owned()),
+            locked: None,
+            prunable: None,
+        };
+        let mut facts = self.known(&entry);
+        (facts.path, facts.base, facts.state) = (None, Some(base.clone()), WorktreeState::Missing);
+        if let Err(error) = self.read_commits(&mut facts) {
+            facts.gaps.push(error.to_string());
+        }
+        Some(facts)
+    }
+
+    /// Counts changed, untracked and ignored files.
+    fn read_status(&self, path: &Path, facts: &mut WorktreeFacts) {
+        let args = [
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--no-renames",
+            "--untracked-files=all",
+            "--ignored=matching",
+        ];
+        let status = match self.git.read(path).args(args).ok() {
+            Ok(output) => output.stdout,
+            Err(error) => return facts.gaps.push(error.to_string()),
+        };
+        let (mut dirty, mut untracked, mut ignored) = (0, 0, Vec::new());
+        for line in status.split(|byte| *byte == 0).filter(|line| line.len() > 3) {
+            match &line[..2] {
+                b"??" => untracked += 1,
+                b"!!" => ignored.push(crate::git::path_of(&line[3..])),
+                _ => dirty += 1,
+            }
+        }
+        let bytes = ignored.iter().map(|below| size_below(&path.join(below))).sum();
+        (facts.dirty, facts.untracked) = (Some(dirty), Some(untracked));
+        (facts.ignored_bytes, facts.ignored) = (Some(bytes), Some(ignored));
+        facts.submodules = match self.git.gitlinks(path) {
+            Ok(links) => {
+                Some(links.iter().filter(|link| path.join(link).join(".git").exists()).count())
+            }
+            Err(_) => None,
+        };
+    }
+
+    /// Compares the commits with those of the base branch and of the remotes.
+    fn read_commits(&self, facts: &mut WorktreeFacts) -> Result<(), GitError> {
+        let Some(commit) = facts.commit.clone() else { return Ok(()) };
+        facts.base_branch = self.base_branch(facts.branch.as_deref())?;
+        let tip = facts.base_branch.as_ref().and_then(|name| self.refs.get(name));
+        let base = facts.base.as_ref().or(tip);
+        facts.unpushed = Some(self.unpushed(&commit, base)?);
+        if let Some(tip) = tip {
+            facts.merged = Some(self.git.merged(&self.repository.common, &commit, tip)?);
+        }
+        Ok(())
+    }
+
+    fn unpushed(&self, commit: &str, base: Option<&String>) -> Result<usize, GitError> {
+        if base.is_some_and(|base| base == commit) {
+            return Ok(0);
+        }
+        let mut args = vec!["rev-list".to_owned(), "--count".to_owned(), commit.to_owned()];
+        args.extend(base.map(|base| format!("^{base}")));
+        args.extend(["--not".to_owned(), "--remotes".to_owned()]);
+        let count = self.git.read(&self.repository.common).args(args).text()?;
+        Ok(count.parse().unwrap_or_default())
+    }
+
+    /// Returns the branch that a branch began from, by its reflog; else the branch of the main working tree.
+    pub fn base_branch(&self, branch: Option<&str>) -> Result<Option<String>, GitError> {
+        let Some(branch) = branch else { return Ok(self.main_branch.clone()) };
+        let args = ["reflog", "show", "--format=%gs", branch, "--"];
+        let said = self.git.read(&self.repository.common).args(args).run()?;
+        let said = said.text();
+        let from = said.lines().last().and_then(|line| line.strip_prefix(CREATED_FROM));
+        let is_branch =
+            |name: &&str| name.starts_with(BRANCH_REFS) && self.refs.contains_key(*name);
+        let known = from.filter(is_branch).map(str::to_owned);
+        Ok(known.or_else(|| self.main_branch.clone().filter(|main| main != branch)))
+    }
+}
+
+impl Git {
+    /// Says whether a branch with this tip has everything of a commit.
+    pub fn merged(&self, directory: &Path, commit: &str, tip: &str) -> Result<Merged, GitError> {
+        let ancestor = ["merge-base", "--is-ancestor", commit, tip];
+        if commit == tip || self.read(directory).args(ancestor).says_yes()? {
+            return Ok(Merged::Yes);
+        }
+        let merge = ["merge-tree", "--write-tree", "--no-messages", tip, commit];
+        let store = self.scratch_objects(directory)?;
+        let merged = store.see(self.read(directory)).args(merge).run()?;
+        let same = merged.code == 0 && Some(merged.text()) == self.tree(directory, tip)?;
+        Ok(if same { Merged::ByContent } else { Merged::No })
+    }
+}
+
+/// Returns when a worktree was made: git writes its `.git` file once.
+fn made_at(path: &Path) -> Option<Time> {
+    let modified = path.join(".git").symlink_metadata().ok()?.mtime();
+    Time::from_millis(modified.checked_mul(1000)?)
+}
+
+/// Returns the size of a file, or of all files below a directory. Links are not followed.
+#[must_use]
+pub fn size_below(path: &Path) -> u64 {
+    let Ok(meta) = path.symlink_metadata() else { return 0 };
+    if !meta.is_dir() {
+        return meta.len();
+    }
+    let (mut bytes, mut folders) = (0, vec![path.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(_) => bytes += entry.metadata().map_or(0, |meta| meta.len()),
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
+}

@@ -1,0 +1,404 @@
+//! The plan of a call: repository, base, names, directories. Everything that can be refused is refused here,
+//! before anything exists.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statvfs;
+
+use super::super::{BASE_REFS, BRANCH_REFS, MakeOrder, Wanted};
+use super::{MakeError, NameHolder, undo};
+use crate::git::{Git, GitError, RefEdit, RefTransactionError, Repository};
+use crate::host::Host;
+
+/// Longest name of a folder on common file systems.
+const MAX_FOLDER_BYTES: usize = 255;
+
+/// One worktree that will be made.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub name: String,
+    /// The branch without `refs/heads/`.
+    pub branch: String,
+    pub path: PathBuf,
+}
+
+/// Everything that a call makes.
+pub(super) struct Plan<'a> {
+    git: &'a Git,
+    pub repository: Repository,
+    pub places: Vec<Place>,
+    /// The directory that holds the worktrees.
+    parent: PathBuf,
+    parent_is_new: bool,
+    pub base: String,
+    /// The commit that the branches begin at.
+    pub start: String,
+    pub left_behind: usize,
+    /// The branch or revision that the base was taken from, for the reflog.
+    from: String,
+    refs: Vec<RefEdit>,
+}
+
+/// Says why a name cannot be that of a worktree. The rest is left to git.
+pub fn check_names(names: &[&str]) -> Result<(), MakeError> {
+    for name in names {
+        let bad = |why: &str| MakeError::BadName { name: (*name).to_owned(), why: why.to_owned() };
+        let folder = folder_name(name);
+        if name.is_empty() || name.starts_with('-') || name.starts_with('/') || name.ends_with('/')
+        {
+            return Err(bad("it is empty, or begins with `-` or `/`, or ends with `/`"));
+        }
+        if folder.len() > MAX_FOLDER_BYTES {
+            return Err(bad("it is longer than 255 bytes"));
+        }
+        if folder == "." || folder == ".." || name.chars().any(char::is_control) {
+            return Err(bad("it has a character that a branch cannot have"));
+        }
+        if let Some(twin) = names.iter().find(|n| *n != name && folder_name(n) == folder) {
+            return Err(bad(&format!("`{twin}` would have the same folder")));
+        }
+        if names.iter().filter(|n| *n == name).count() > 1 {
+            return Err(bad("two worktrees of this launch have it"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn folder_name(name: &str) -> String {
+    name.replace('/', "-")
+}
+
+/// Returns the directory that holds the worktrees of a repository: the given one, the configured one, or
+/// `<repository>.worktrees` beside it. For a submodule, beside the outermost repository that it is part of.
+pub fn worktrees_directory(
+    git: &Git,
+    repository: &Repository,
+    order: &MakeOrder,
+) -> Result<PathBuf, MakeError> {
+    if let Some(given) = &order.options.directory {
+        return Ok(clean(&order.from.join(given)));
+    }
+    if let Some(configured) = &order.settings.directory {
+        return Ok(clean(&repository.main.join(configured)));
+    }
+    let mut outermost = repository.main.clone();
+    while let Some(outer) = superproject(git, &outermost)? {
+        outermost = outer;
+    }
+    let beside = outermost.parent().unwrap_or(Path::new("/"));
+    let name = repository.main.file_name().unwrap_or(OsStr::new("repository"));
+    let mut name = name.to_owned();
+    if repository.bare && name.to_string_lossy().ends_with(".git") && name.len() > 4 {
+        name = name.to_string_lossy().trim_end_matches(".git").into();
+    }
+    name.push(".worktrees");
+    Ok(beside.join(name))
+}
+
+fn superproject(git: &Git, tree: &Path) -> Result<Option<PathBuf>, GitError> {
+    let call = git.read(tree).args(["rev-parse", "--show-superproject-working-tree"]);
+    let output = call.run()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
+    Ok((output.code == 0 && !text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+/// Removes `.` and `..` from a path and resolves the links of its existing part.
+fn clean(path: &Path) -> PathBuf {
+    let existing =
+        path.ancestors().find(|p| p.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
+    let real = std::fs::canonicalize(existing).unwrap_or_else(|_| existing.to_owned());
+    let rest = path.strip_prefix(existing).unwrap_or(Path::new(""));
+    let mut clean = real;
+    for part in rest.components() {
+        match part {
+            std::path::Component::ParentDir => drop(clean.pop()),
+            std::path::Component::CurDir => {}
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(
+        host: &Host,
+        git: &'a Git,
+        order: &MakeOrder,
+        wanted: &[Wanted],
+    ) -> Result<Self, MakeError> {
+        let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
+        check_names(&names)?;
+        let repository = git.repository(&order.from)?;
+        let (base, from) = base(git, &repository, order)?;
+        let parent = worktrees_directory(git, &repository, order)?;
+        check_directory(host, git, &repository, &parent)?;
+        let places: Vec<Place> = names
+            .iter()
+            .map(|name| Place {
+                name: (*name).to_owned(),
+                branch: format!("{}{name}", order.settings.prefix),
+                path: parent.join(folder_name(name)),
+            })
+            .collect();
+        let mut plan = Self {
+            git,
+            repository,
+            places,
+            parent_is_new: parent.symlink_metadata().is_err(),
+            parent,
+            start: base.clone(),
+            base,
+            left_behind: 0,
+            from,
+            refs: Vec::new(),
+        };
+        plan.check_free()?;
+        plan.check_sparse(order)?;
+        plan.check_space(order)?;
+        plan.take_changes(order)?;
+        plan.refs = plan.wanted_refs()?;
+        Ok(plan)
+    }
+
+    /// Refuses names that are taken and directories that exist.
+    fn check_free(&self) -> Result<(), MakeError> {
+        for place in &self.places {
+            if place.path.symlink_metadata().is_ok() {
+                if let Some(holder) = self.holder(place)? {
+                    return Err(MakeError::Taken { name: place.name.clone(), holder });
+                }
+                return Err(MakeError::DirectoryExists { path: place.path.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sparse(&self, order: &MakeOrder) -> Result<(), MakeError> {
+        if order.options.sparse.is_empty() || order.options.force {
+            return Ok(());
+        }
+        let key = ["config", "--type=bool", "--get", "extensions.worktreeConfig"];
+        let output = self.git.read(&self.repository.common).args(key).run()?;
+        if output.text() == "true" {
+            return Ok(());
+        }
+        Err(MakeError::SparseConsent { repository: self.repository.main.clone() })
+    }
+
+    /// Refuses if the files of the base, with a tenth to spare, need more space than is free.
+    fn check_space(&self, order: &MakeOrder) -> Result<(), MakeError> {
+        let call =
+            self.git.read(&self.repository.common).args(["ls-tree", "-r", "-l", "-z", &self.base]);
+        let listed = if order.options.sparse.is_empty() {
+            call.ok()?
+        } else {
+            call.arg("--").args(&order.options.sparse).ok()?
+        };
+        let size = |entry: &[u8]| -> Option<u64> {
+            let facts = entry.split(|byte| *byte == b'\t').next()?;
+            std::str::from_utf8(facts).ok()?.split_whitespace().nth(3)?.parse().ok()
+        };
+        let one: u64 = listed.stdout.split(|byte| *byte == 0).filter_map(size).sum();
+        let count = self.places.len();
+        let needed = one.saturating_mul(count as u64);
+        let needed_bytes = needed.saturating_add(needed / 10);
+        let there = self.parent.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+        let Ok(space) = statvfs(there) else { return Ok(()) };
+        // A file system that counts no blocks does not say how much is free.
+        if space.f_blocks == 0 {
+            return Ok(());
+        }
+        let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
+        if needed_bytes <= free_bytes {
+            return Ok(());
+        }
+        Err(MakeError::NoSpace { path: there.to_owned(), free_bytes, needed_bytes, count })
+    }
+
+    /// Counts the uncommitted changes of the present working tree, or makes a commit of them.
+    fn take_changes(&mut self, order: &MakeOrder) -> Result<(), MakeError> {
+        let options = &order.options;
+        let Some(top) = self.repository.top.clone() else {
+            let repository = self.repository.main.clone();
+            return if options.with_changes {
+                Err(MakeError::NoChanges { repository })
+            } else {
+                Ok(())
+            };
+        };
+        let head = self.git.commit(&top, "HEAD")?;
+        if head.as_ref() != Some(&self.base) {
+            let revision = options.base.clone().unwrap_or_default();
+            let refused = Err(MakeError::ChangesOfOtherBase { revision });
+            return if options.with_changes { refused } else { Ok(()) };
+        }
+        if !options.with_changes {
+            let args = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"];
+            let status = self.git.read(&top).args(args).ok()?.stdout;
+            self.left_behind =
+                status.split(|byte| *byte == 0).filter(|line| !line.is_empty()).count();
+            return Ok(());
+        }
+        let snapshot = self.git.snapshot_into_repository(&top)?;
+        if let Some(why) = snapshot.gaps.first() {
+            return Err(MakeError::UnreadableChanges { why: why.clone() });
+        }
+        if self.git.tree(&top, &self.base)?.as_ref() != Some(&snapshot.tree) {
+            let words = "Uncommitted changes at the start of this worktree";
+            self.start = self.git.commit_tree(&top, &snapshot.tree, &self.base, words)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the changes that create all branches and base refs. A base ref whose branch is gone is replaced.
+    fn wanted_refs(&self) -> Result<Vec<RefEdit>, MakeError> {
+        let mut edits = Vec::new();
+        for place in &self.places {
+            let branch = format!("{BRANCH_REFS}{}", place.branch);
+            let base = format!("{BASE_REFS}{}", place.name);
+            let stale = self.git.ref_value(&self.repository.common, &base)?;
+            edits.push(RefEdit::Create { name: branch, new: self.start.clone() });
+            edits.push(match stale {
+                Some(old) => RefEdit::Update { name: base, new: self.base.clone(), old },
+                None => RefEdit::Create { name: base, new: self.base.clone() },
+            });
+        }
+        Ok(edits)
+    }
+
+    /// Creates the directory that holds the worktrees.
+    pub(super) fn make_parent(&self) -> Result<(), MakeError> {
+        std::fs::create_dir_all(&self.parent).map_err(|error| {
+            let what = format!("{} cannot be created: {error}", self.parent.display());
+            MakeError::Io { what }
+        })
+    }
+
+    /// Removes the directory that holds the worktrees, if this call created it and it is empty.
+    pub(super) fn remove_parent(&self) {
+        if self.parent_is_new {
+            let _kept = std::fs::remove_dir(&self.parent);
+        }
+    }
+
+    /// Creates all branches and base refs, or none.
+    pub(super) fn create_refs(&self) -> Result<(), MakeError> {
+        let reason = format!("branch: Created from {}", self.from);
+        let created = self.git.change_refs(&self.repository.common, &reason, &self.refs);
+        match created {
+            Ok(()) => Ok(()),
+            Err(RefTransactionError::Git(error)) => Err(error.into()),
+            Err(RefTransactionError::BadName { name }) => {
+                let name = name.strip_prefix(BRANCH_REFS).unwrap_or(&name).to_owned();
+                let why = "git does not accept it as the name of a branch".to_owned();
+                Err(MakeError::BadName { name, why })
+            }
+            Err(RefTransactionError::Conflict { words }) => {
+                for place in &self.places {
+                    if let Some(holder) = self.holder(place)? {
+                        return Err(MakeError::Taken { name: place.name.clone(), holder });
+                    }
+                }
+                let name = self.places.first().map(|place| place.name.clone()).unwrap_or_default();
+                Err(MakeError::Taken { name, holder: NameHolder::Other(words) })
+            }
+        }
+    }
+
+    /// Finds what has the name of a worktree.
+    fn holder(&self, place: &Place) -> Result<Option<NameHolder>, MakeError> {
+        let directory = &self.repository.common;
+        let branch = format!("{BRANCH_REFS}{}", place.branch);
+        let entries = self.git.worktrees(directory)?;
+        if let Some(entry) = entries.into_iter().find(|entry| entry.branch() == Some(&branch)) {
+            return Ok(Some(NameHolder::Worktree(entry.path)));
+        }
+        let short = |name: &str| name.strip_prefix(BRANCH_REFS).unwrap_or(name).to_owned();
+        let above = place.branch.match_indices('/').map(|(at, _)| &place.branch[..at]);
+        let names = above.chain([place.branch.as_str()]).map(|name| format!("{BRANCH_REFS}{name}"));
+        for name in names {
+            if self.git.ref_value(directory, &name)?.is_some() {
+                let same = name == branch;
+                let short = short(&name);
+                return Ok(Some(if same {
+                    NameHolder::Branch(short)
+                } else {
+                    NameHolder::Collision(short)
+                }));
+            }
+        }
+        let below = ["for-each-ref", "--count=1", "--format=%(refname)", &format!("{branch}/")];
+        let below = self.git.read(directory).args(below).text()?;
+        Ok((!below.is_empty()).then(|| NameHolder::Collision(short(&below))))
+    }
+
+    /// Removes everything of a failed call. Returns what is left, with the cause.
+    pub(super) fn undo_all(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        for place in &self.places {
+            let refs = undo::Refs {
+                branch: &place.branch,
+                name: &place.name,
+                base: &self.base,
+                start: &self.start,
+            };
+            left.extend(undo::remove(self.git, &self.repository.common, &place.path, &refs));
+        }
+        left
+    }
+}
+
+/// Returns the commit that the worktrees begin at, and the branch or revision that names it.
+pub(super) fn base(
+    git: &Git,
+    repository: &Repository,
+    order: &MakeOrder,
+) -> Result<(String, String), MakeError> {
+    let directory = &order.from;
+    if let Some(revision) = &order.options.base {
+        let missing = || MakeError::NoSuchBase {
+            revision: revision.clone(),
+            repository: repository.main.clone(),
+        };
+        let commit = git.commit(directory, revision)?.ok_or_else(missing)?;
+        let full =
+            git.read(directory).args(["rev-parse", "--symbolic-full-name", "--end-of-options"]);
+        let full = full.arg(revision).run()?.text();
+        let named = full.lines().last().filter(|name| name.starts_with("refs/"));
+        return Ok((commit, named.unwrap_or(revision).to_owned()));
+    }
+    let head = git.head(directory)?;
+    let commit =
+        head.commit.ok_or_else(|| MakeError::Unborn { repository: repository.main.clone() })?;
+    let from = head.branch.unwrap_or_else(|| commit.clone());
+    Ok((commit, from))
+}
+
+/// Refuses directories in which worktrees would be found again by every search, or would be lost.
+fn check_directory(
+    host: &Host,
+    git: &Git,
+    repository: &Repository,
+    parent: &Path,
+) -> Result<(), MakeError> {
+    let bad = |why: String| MakeError::BadDirectory { path: parent.to_owned(), why };
+    if parent.symlink_metadata().is_ok() && !parent.is_dir() {
+        return Err(bad("not a directory".into()));
+    }
+    if parent.starts_with(clean(&host.state())) {
+        return Err(bad("in our own state directory, which may be deleted".into()));
+    }
+    if parent.starts_with(clean(&repository.common)) {
+        return Err(bad("inside the repository".into()));
+    }
+    if !repository.bare && parent.starts_with(clean(&repository.main)) {
+        return Err(bad("inside the repository".into()));
+    }
+    let inside = |path: &Path| !path.as_os_str().is_empty() && parent.starts_with(clean(path));
+    let entries = git.worktrees(&repository.common)?;
+    match entries.iter().find(|entry| !entry.bare && inside(&entry.path)) {
+        Some(entry) => Err(bad(format!("inside the worktree {}", entry.path.display()))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,26 @@
+//! The branches and directories of worktrees, before anything is made.
+
+use std::path::PathBuf;
+
+use super::plan::{base, check_names, folder_name, worktrees_directory};
+use super::{MakeError, MakeOrder, Wanted};
+use crate::git::Git;
+use crate::host::Host;
+
+/// Returns the branch and the directory of each worktree that [`super::all`] would make, in their order. Nothing is
+/// written, and the remotes are not asked.
+pub fn preview(
+    host: &Host,
+    order: &MakeOrder,
+    wanted: &[Wanted],
+) -> Result<Vec<(String, PathBuf)>, MakeError> {
+    let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
+    check_names(&names)?;
+    let git = Git::find(host)?;
+    let repository = git.repository(&order.from)?;
+    base(&git, &repository, order)?;
+    let parent = worktrees_directory(&git, &repository, order)?;
+    let place =
+        |name: &&str| (format!("{}{name}", order.settings.prefix), parent.join(folder_name(name)));
+    Ok(names.iter().map(place).collect())
+}

@@ -1,0 +1,117 @@
+//! The words of `diff`: which base was used and why, the files, and what the comparison does not see.
+
+use agentctl_core::ask::{DiffBase, Fleet, NoDiff, WorkDiff};
+use agentctl_core::git::DiffKind;
+use agentctl_core::host::Host;
+
+use super::{git_failure, unresolved};
+use crate::failure::{Failure, Kind};
+use crate::text::{one_line, with_tilde};
+
+/// Returns the line above the files: whose work, how much, and compared with what.
+#[must_use]
+pub fn diff_heading(host: &Host, diff: &WorkDiff) -> String {
+    let subject = match (&diff.adapter, &diff.session, &diff.branch) {
+        (Some(adapter), Some(id), _) => format!("{adapter} {id}"),
+        (_, _, Some(branch)) => branch.clone(),
+        _ => "the working tree".to_owned(),
+    };
+    let place = with_tilde(&host.home, &diff.directory);
+    let files = counted(diff.files.len(), "file");
+    let commits = match diff.commits {
+        Some(0) | None => String::new(),
+        Some(count) => format!(", {}", counted(count, "commit")),
+    };
+    let base: String = diff.base.chars().take(8).collect();
+    let (added, removed) = (diff.added, diff.removed);
+    format!(
+        "{subject} in {place}: {files}, +{added} -{removed}{commits}, since {base} ({})",
+        base_words(diff.base_from)
+    )
+}
+
+fn counted(count: usize, word: &str) -> String {
+    if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
+}
+
+/// Says how the base is known.
+fn base_words(from: DiffBase) -> &'static str {
+    match from {
+        DiffBase::Given => "as given",
+        DiffBase::WorktreeRef => "the base of the worktree",
+        DiffBase::Run => "recorded by its run",
+        DiffBase::Reflog => "HEAD when the session started, by git's reflog",
+        DiffBase::Head => "HEAD now: no source says where the work began",
+    }
+}
+
+/// Returns a line for each file.
+#[must_use]
+pub fn diff_files(diff: &WorkDiff) -> Vec<String> {
+    let width = |numbers: &dyn Fn(&agentctl_core::git::DiffFile) -> String| {
+        diff.files.iter().map(|file| numbers(file).len()).max().unwrap_or_default()
+    };
+    let added = |file: &agentctl_core::git::DiffFile| {
+        file.added.map_or("-".to_owned(), |count| format!("+{count}"))
+    };
+    let removed = |file: &agentctl_core::git::DiffFile| {
+        file.removed.map_or("-".to_owned(), |count| format!("-{count}"))
+    };
+    let (first, second) = (width(&added), width(&removed));
+    let line = |file: &agentctl_core::git::DiffFile| {
+        let kind = match file.kind {
+            DiffKind::Added => "added",
+            DiffKind::Changed => "changed",
+            DiffKind::Deleted => "deleted",
+            DiffKind::Moved => "moved",
+        };
+        let from = file.moved_from.as_ref().map(|from| format!(" (from {})", one_line(from)));
+        let path = one_line(&file.path);
+        format!(
+            "  {kind:<8}{:>first$} {:>second$}  {path}{}",
+            added(file),
+            removed(file),
+            from.unwrap_or_default()
+        )
+    };
+    diff.files.iter().map(line).collect()
+}
+
+/// Returns what the comparison does not see, or sees too much of.
+#[must_use]
+pub fn diff_remarks(diff: &WorkDiff) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !diff.shared_with.is_empty() {
+        let others = diff.shared_with.join(", ");
+        remarks.push(format!("{} is shared: it also has the work of {others}", diff.directory));
+    }
+    for submodule in &diff.dirty_submodules {
+        remarks
+            .push(format!("the submodule {submodule} has changes of its own, which are not shown"));
+    }
+    for gap in &diff.gaps {
+        remarks.push(format!("not everything could be read: {gap}"));
+    }
+    remarks
+}
+
+/// Says why there is no comparison.
+#[must_use]
+pub fn no_diff(fleet: &Fleet, text: &str, why: NoDiff) -> Failure {
+    match why {
+        NoDiff::NotOne(not_one) => unresolved(fleet, text, not_one),
+        NoDiff::UnknownDirectory => {
+            Failure::new(Kind::Failed, format!("the directory of `{text}` is unknown"))
+        }
+        NoDiff::DirectoryGone(path) => {
+            let path = with_tilde(&fleet.host.home, &path.to_string_lossy());
+            Failure::new(Kind::Failed, format!("{path} does not exist any more"))
+                .hint(format!("`agentctl changes {text}` shows what the agent itself recorded"))
+        }
+        NoDiff::NoSuchBase(revision) => {
+            Failure::new(Kind::Usage, format!("--base: `{revision}` names no commit"))
+                .hint("name a branch, a tag or a commit of that repository")
+        }
+        NoDiff::Git(error) => git_failure(&error),
+    }
+}

@@ -1,0 +1,87 @@
+//! Launches of several agents in words: each slot as it begins or fails, and the plan of `--dry-run`.
+
+use agentctl_core::adapters::control::Permissions;
+use agentctl_core::ask::{Fleet, LaunchPlan, NotStarted, PlannedSlot};
+use agentctl_core::launch::matrix::MatrixError;
+
+use super::not_started;
+use crate::failure::{Failure, Kind};
+
+/// Says that an agent has begun.
+#[must_use]
+pub fn slot_started_line(slot: usize, adapter: &str, id: &str, name: &str) -> String {
+    format!("slot {slot}: {adapter} {id} in {name}")
+}
+
+/// Says why a slot was not launched, what became of its worktree, and what to do about it.
+#[must_use]
+pub fn slot_failure(
+    fleet: &Fleet,
+    (slot, adapter): (usize, &str),
+    why: NotStarted,
+    kept: Option<&str>,
+) -> (String, Option<String>) {
+    let failure = not_started(fleet, why);
+    let kept = kept.map(|why| format!("; its worktree is kept: {why}")).unwrap_or_default();
+    let message = format!("slot {slot} ({adapter}): {}{kept}", failure.message());
+    (message, failure.first_hint().map(str::to_owned))
+}
+
+/// Says why a matrix file was refused.
+#[must_use]
+pub fn matrix_failure(error: &MatrixError) -> Failure {
+    let failure = Failure::new(Kind::Usage, error.to_string());
+    let usual = "docs/MANY.md describes the file";
+    failure.hint(error.hint.as_deref().unwrap_or(usual))
+}
+
+/// Returns the plan of a launch, line by line. Equal prompts are shown once.
+#[must_use]
+pub fn plan_lines(plan: &LaunchPlan) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(group) = &plan.group {
+        lines.push(format!("group     {group}"));
+    }
+    for slot in &plan.slots {
+        lines.extend(slot_lines(slot));
+    }
+    let mut shown: Vec<(&PlannedSlot, Vec<String>)> = Vec::new();
+    for slot in &plan.slots {
+        match shown.iter_mut().find(|(first, _)| first.prompt == slot.prompt) {
+            Some((_, numbers)) => numbers.push(slot.slot.to_string()),
+            None => shown.push((slot, vec![slot.slot.to_string()])),
+        }
+    }
+    for (slot, numbers) in shown {
+        let word = if numbers.len() == 1 { "slot" } else { "slots" };
+        lines.push(format!("prompt of {word} {}:", numbers.join(", ")));
+        let prompt = slot.prompt.clone().into_bytes();
+        lines.extend(String::from_utf8_lossy(&prompt).lines().map(str::to_owned));
+    }
+    lines
+}
+
+fn slot_lines(slot: &PlannedSlot) -> Vec<String> {
+    let model = slot.model.as_ref().map(|model| format!(", model {model}")).unwrap_or_default();
+    let permissions = match slot.permissions {
+        Permissions::Default => "",
+        Permissions::Edits => ", permissions edits",
+        Permissions::Bypass => ", permissions bypass",
+    };
+    let mut lines = vec![format!("slot {}: {}{model}{permissions}", slot.slot, slot.adapter)];
+    let mut field = |name: &str, value: Option<String>| {
+        lines.extend(value.map(|value| format!("  {name:<10}{value}")));
+    };
+    field("branch", slot.branch.clone());
+    field("worktree", slot.worktree.as_ref().map(|path| path.display().to_string()));
+    let in_place = slot.worktree.is_none().then(|| slot.cwd.display().to_string());
+    field("directory", in_place);
+    let command = slot.argv.as_ref().map(|argv| {
+        let words = shlex::try_join(argv.iter().map(String::as_str));
+        words.unwrap_or_else(|_| argv.join(" "))
+    });
+    field("command", command);
+    field("variables", (!slot.env.is_empty()).then(|| slot.env.join(", ")));
+    field("error", slot.error.clone());
+    lines
+}
