@@ -20,6 +20,9 @@ impl NotStarted {
             Self::HookOnServer(agent) => {
                 format!("{agent} runs on a server: no hook is run for it")
             }
+            Self::AskLimit(agent) => {
+                format!("--ask takes no time with {agent}: its server waits without a limit")
+            }
             Self::Hook { moment, why } => format!("the {} hook: {why}", moment.word()),
             Self::Words(_) => "the name or the group cannot be given".to_owned(),
             Self::Context(error) => error.to_string(),
