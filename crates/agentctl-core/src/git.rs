@@ -7,6 +7,7 @@
 
 mod compare;
 mod error;
+mod exact;
 mod refs;
 mod repository;
 mod snapshot;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 pub use self::compare::{Comparison, DiffFile, DiffKind};
 pub use self::error::GitError;
+pub use self::exact::{ChangedFile, Contents, WorkTree, git_dir_of};
 pub use self::refs::{RefEdit, RefTransactionError};
 pub use self::repository::{Head, Repository, path_of};
 pub use self::snapshot::{PrivateStore, Snapshot, SnapshotStore};
