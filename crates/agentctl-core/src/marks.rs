@@ -47,12 +47,6 @@ pub mod hook {
     pub const BRANCH: &str = "AGENTCTL_BRANCH";
     /// The group of the launch.
     pub const GROUP: &str = "AGENTCTL_GROUP";
-    /// The directory of a new worktree.
-    pub const WORKTREE: &str = "AGENTCTL_WORKTREE";
-    /// The main working tree of a new worktree's repository.
-    pub const MAIN: &str = "AGENTCTL_MAIN";
-    /// The number of a new worktree among those of its launch, from 0.
-    pub const SLOT: &str = "AGENTCTL_SLOT";
     /// The model.
     pub const MODEL: &str = "AGENTCTL_MODEL";
     /// The session that asked for the launch.
@@ -101,6 +95,16 @@ pub mod hook {
     pub const FUSE_SET_AT: &str = "AGENTCTL_FUSE_SET_AT";
     /// When the fuse expired.
     pub const FUSE_EXPIRED_AT: &str = "AGENTCTL_FUSE_EXPIRED_AT";
+}
+
+/// The variables that the setup program of a worktree receives beside the branch and the group.
+pub mod setup {
+    /// The directory of the new worktree.
+    pub const WORKTREE: &str = "AGENTCTL_WORKTREE";
+    /// The main working tree of its repository.
+    pub const MAIN: &str = "AGENTCTL_MAIN";
+    /// The number of the worktree among those of its launch, from 0.
+    pub const SLOT: &str = "AGENTCTL_SLOT";
 }
 
 /// How long to retry reading the environment of a process in the middle of an exec, which shows none.

@@ -3,6 +3,8 @@
 // Helpers of tests panic as the tests themselves do.
 #![allow(clippy::expect_used, clippy::disallowed_methods)]
 
+#[path = "worktrees/faults.rs"]
+mod faults;
 #[path = "worktrees/making.rs"]
 mod making;
 #[path = "worktrees/snapshots.rs"]

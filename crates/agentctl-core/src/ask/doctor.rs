@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Fleet;
 use crate::adapters::{Adapter, Found, Look};
 use crate::fleet::{each_adapter, look, roots_of};
+use crate::git::{Git, OLDEST_VERSION};
 use crate::host::{Host, Secret};
 use crate::kernel::{self, Mechanism};
 use crate::model::{Fault, SCHEMA_VERSION};
@@ -138,6 +139,7 @@ impl Fleet {
         let look = look(self, self.host.deadlines.all);
         let mut checks = mechanisms(self, &look);
         checks.extend(configured::limits(kernel::limits()));
+        checks.push(git(&self.host));
         checks.push(changes(self, &context.daemon));
         checks.push(configured::daemon(context));
         checks.extend(control(&self.host));
@@ -235,6 +237,24 @@ fn mechanisms(fleet: &Fleet, look: &Look) -> Vec<Check> {
             .hint("`logs -f` and `wait` look once a second instead, `events` every two"),
     };
     vec![identity, namespace, table, locks, events]
+}
+
+/// Checks that git is there and new enough. Only worktrees and `diff` need it.
+fn git(host: &Host) -> Check {
+    let check = |state, detail: String| Check::new("git", "version", state, detail);
+    let git = match Git::find_any(host) {
+        Ok(git) => git,
+        Err(error) => {
+            return check(CheckState::Degraded, error.to_string())
+                .hint("`launch --worktree`, `diff` and `worktree` need it");
+        }
+    };
+    let detail = format!("{} ({})", git.version_text(), git.program().display());
+    if git.version() >= OLDEST_VERSION {
+        return check(CheckState::Ok, detail);
+    }
+    check(CheckState::Degraded, detail)
+        .hint(format!("`launch --worktree`, `diff` and `worktree` need {OLDEST_VERSION} or later"))
 }
 
 /// Checks how soon changes are noticed: by the daemon, or by a watcher of this process if no daemon runs.

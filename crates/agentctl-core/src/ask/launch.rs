@@ -219,7 +219,10 @@ impl Fleet {
         let mut started = started.inspect_err(|_| {
             made.iter().for_each(|made| self.undo_worktree(made, tell));
         })?;
-        made.iter().for_each(|made| worktree::keep_setup_output(&started, made));
+        if let Some(made) = &made {
+            worktree::keep_setup_output(&started, made);
+            tell(LaunchNews::Made(made));
+        }
         for fault in &started.launched.faults {
             tell(LaunchNews::Fault(fault));
         }

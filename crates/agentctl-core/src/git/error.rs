@@ -97,7 +97,8 @@ impl GitError {
         if said.contains("dubious ownership") {
             return Self::OtherOwner { path };
         }
-        if said.contains("not a git repository") {
+        // Other sentences of git end with the same words, for example about a submodule.
+        if said.lines().any(|line| line.starts_with("fatal: not a git repository (or any")) {
             return Self::NotARepository { path };
         }
         let words = cause(said).unwrap_or_else(|| format!("exit code {}", output.code));

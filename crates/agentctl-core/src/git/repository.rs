@@ -32,19 +32,18 @@ pub struct Head {
     pub branch: Option<String>,
 }
 
+/// The answers of `git rev-parse` about a directory.
+struct Places {
+    common: PathBuf,
+    git_dir: PathBuf,
+    top: Option<PathBuf>,
+    prefix: PathBuf,
+}
+
 impl Git {
     /// Finds the repository of a directory: the submodule in a submodule.
     pub fn repository(&self, directory: &Path) -> Result<Repository, GitError> {
-        let inside = self.read(directory).args(["rev-parse", "--is-inside-work-tree"]).text()?;
-        let path = |args: &[&str]| -> Result<PathBuf, GitError> {
-            let output = self.read(directory).arg("rev-parse").args(args.iter().copied()).ok()?;
-            Ok(as_path(output.stdout))
-        };
-        let absolute = "--path-format=absolute";
-        let common = path(&[absolute, "--git-common-dir"])?;
-        let git_dir = path(&[absolute, "--git-dir"])?;
-        let top = if inside == "true" { Some(path(&["--show-toplevel"])?) } else { None };
-        let prefix = if top.is_some() { path(&["--show-prefix"])? } else { PathBuf::new() };
+        let Places { common, git_dir, top, prefix } = self.places(directory)?;
         let entries = self.worktrees(&common)?;
         let first = entries.first();
         let main = first.map_or_else(|| common.clone(), |entry| entry.path.clone());
@@ -57,6 +56,31 @@ impl Git {
             _ => self.main_tree(&common, main),
         };
         Ok(Repository { common, git_dir, top, prefix, main, bare })
+    }
+
+    /// Asks where the repository of a directory is: in one call, unless a path contains a line end.
+    fn places(&self, directory: &Path) -> Result<Places, GitError> {
+        let ask = |args: &[&str]| {
+            let call = self.read(directory).args(["rev-parse", "--path-format=absolute"]);
+            call.args(args.iter().copied()).ok().map(|output| output.stdout)
+        };
+        let git_dirs = ask(&["--is-inside-work-tree", "--git-common-dir", "--git-dir"])?;
+        let lines: Vec<&[u8]> = git_dirs.split(|byte| *byte == b'\n').collect();
+        let inside = lines.first() == Some(&&b"true"[..]);
+        let (common, git_dir) = match lines[..] {
+            [_, common, git_dir, b""] => (path_of(common), path_of(git_dir)),
+            _ => (as_path(ask(&["--git-common-dir"])?), as_path(ask(&["--git-dir"])?)),
+        };
+        if !inside {
+            return Ok(Places { common, git_dir, top: None, prefix: PathBuf::new() });
+        }
+        let in_tree = ask(&["--show-toplevel", "--show-prefix"])?;
+        let lines: Vec<&[u8]> = in_tree.split(|byte| *byte == b'\n').collect();
+        let (top, prefix) = match lines[..] {
+            [top, prefix, b""] => (path_of(top), path_of(prefix)),
+            _ => (as_path(ask(&["--show-toplevel"])?), as_path(ask(&["--show-prefix"])?)),
+        };
+        Ok(Places { common, git_dir, top: Some(top), prefix })
     }
 
     /// Returns the main working tree as its git directory names it, else the given one.

@@ -23,7 +23,7 @@ use super::{LockReason, Made, MakeOrder, Wanted};
 use crate::git::{Git, GitError};
 use crate::hooks;
 use crate::host::Host;
-use crate::marks::hook as variables;
+use crate::marks::{hook, setup};
 use crate::text::bounded;
 
 /// How many worktrees are made at the same time.
@@ -237,11 +237,11 @@ impl Making<'_> {
         let call = hooks::Call {
             argv: &self.order.settings.setup,
             variables: vec![
-                (variables::WORKTREE, text(&made.path)),
-                (variables::MAIN, text(&self.plan.repository.main)),
-                (variables::SLOT, slot.to_string()),
-                (variables::GROUP, self.order.group.clone().unwrap_or_default()),
-                (variables::BRANCH, made.branch.clone()),
+                (setup::WORKTREE, text(&made.path)),
+                (setup::MAIN, text(&self.plan.repository.main)),
+                (setup::SLOT, slot.to_string()),
+                (hook::GROUP, self.order.group.clone().unwrap_or_default()),
+                (hook::BRANCH, made.branch.clone()),
             ],
             cwd: &made.path,
             stdin: None,
@@ -266,7 +266,9 @@ impl Making<'_> {
 
 /// Names a full disk as the cause where git's own words do.
 fn full(error: GitError) -> MakeError {
-    if error.stderr().contains("No space left on device") {
+    // For some files git says only that it could not write them.
+    let words = ["No space left on device", "Disk quota exceeded", "unable to write file"];
+    if words.iter().any(|words| error.stderr().contains(words)) {
         return MakeError::DiskFull;
     }
     error.into()

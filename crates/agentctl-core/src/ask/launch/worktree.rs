@@ -50,7 +50,6 @@ impl Fleet {
         let made = made.map_err(|error| NotStarted::Worktree(Box::new(error)))?;
         let Some(made) = made.into_iter().next() else { return Ok(None) };
         beginning.cwd.clone_from(&made.cwd);
-        tell(LaunchNews::Made(&made));
         Ok(Some(made))
     }
 

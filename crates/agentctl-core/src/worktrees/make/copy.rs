@@ -6,9 +6,10 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
 use super::MakeError;
@@ -131,8 +132,6 @@ fn one(from: &OwnedFd, to: &OwnedFd, name: &OsStr, left: &mut u64) -> Result<(),
     }
 }
 
-use std::os::unix::ffi::OsStrExt;
-
 fn file(from: &OwnedFd, to: &OwnedFd, name: &OsStr, left: &mut u64) -> Result<(), Refused> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let source = File::from(openat(from, name, flags, Mode::empty())?);
@@ -140,7 +139,7 @@ fn file(from: &OwnedFd, to: &OwnedFd, name: &OsStr, left: &mut u64) -> Result<()
     if meta.len() > *left {
         return Err(Refused::Because("all copied files together have more than 100 MB".into()));
     }
-    let mode = Mode::from_raw_mode(rustix::fs::RawMode::from(meta.permissions().mode() & 0o777));
+    let mode = Mode::from_raw_mode(fstat(&source)?.st_mode & 0o777);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let target = match openat(to, name, flags, mode) {
         // The base has it: the file of the base stays.
@@ -157,8 +156,6 @@ fn file(from: &OwnedFd, to: &OwnedFd, name: &OsStr, left: &mut u64) -> Result<()
     }
     Ok(())
 }
-
-use std::os::unix::fs::PermissionsExt;
 
 /// Lets both files share their content, where the file system can.
 fn clone_content(source: &File, target: &File) -> bool {

@@ -91,7 +91,7 @@ pub enum MakeError {
         count: usize,
     },
     /// The disk became full.
-    #[error("the disk is full: no worktree was made")]
+    #[error("the disk is full or cannot be written: no worktree was made")]
     DiskFull,
     /// A submodule could not be checked out.
     #[error("{what}")]

@@ -205,6 +205,10 @@ impl<'a> Plan<'a> {
         let needed_bytes = needed.saturating_add(needed / 10);
         let there = self.parent.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
         let Ok(space) = statvfs(there) else { return Ok(()) };
+        // A file system that counts no blocks does not say how much is free.
+        if space.f_blocks == 0 {
+            return Ok(());
+        }
         let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
         if needed_bytes <= free_bytes {
             return Ok(());

@@ -45,20 +45,27 @@ struct Module {
     path: String,
 }
 
+/// Checks out one submodule: from the main tree's own copy, if it has one with the commit, else from its URL.
 fn check_out_one(git: &Git, tree: &Path, module: &Module, local: &Path) -> Result<(), GitError> {
-    // Writes the URL into the repository's configuration, where it is not there yet.
-    git.change(tree).args(["submodule", "--quiet", "init", "--", &module.path]).ok()?;
-    let mut call = git.change(tree);
+    let update = ["submodule", "--quiet", "update", "--init", "--", &module.path];
     if local.join("HEAD").is_file() {
+        // Writes the URL into the repository's configuration, where it is not there yet.
+        git.change(tree).args(["submodule", "--quiet", "init", "--", &module.path]).ok()?;
         let key = format!("submodule.{}.url", module.name);
         let url = git.read(tree).args(["config", "--get", &key]).text()?;
         // Only the URL of this submodule is replaced, by a repository of the same user's main tree; so the
         // file protocol is allowed for this call.
-        call = call
-            .setting("protocol.file.allow=always")
-            .setting(format!("url.{}.insteadOf={url}", local.display()));
+        let call = git.change(tree).setting("protocol.file.allow=always");
+        let copied = call.setting(format!("{key}={}", local.display())).args(update).ok();
+        let copy = tree.join(&module.path);
+        if copy.join(".git").symlink_metadata().is_ok() {
+            git.change(&copy).args(["config", "remote.origin.url", &url]).ok()?;
+        }
+        if copied.is_ok() {
+            return Ok(());
+        }
     }
-    call.args(["submodule", "--quiet", "update", "--init", "--", &module.path]).ok().map(drop)
+    git.change(tree).args(update).ok().map(drop)
 }
 
 /// Lists the submodules that the checked-out commit has.
