@@ -8,6 +8,8 @@
 
 mod adapters;
 mod attach;
+mod clean;
+mod compare;
 mod diff;
 mod doctor;
 mod ended_by;
@@ -24,6 +26,7 @@ mod runs;
 mod send;
 mod status;
 mod stop;
+mod take;
 mod target;
 mod wait;
 mod why;
@@ -35,6 +38,8 @@ use std::time::Duration;
 
 pub use self::adapters::{AdapterAnswering, AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
+pub use self::clean::{CleanDocument, CleanRequest};
+pub use self::compare::{CompareDocument, CompareRequest, CompareRow, Merges, Verification};
 pub use self::diff::{DiffBase, DiffDocument, DiffRequest, NoDiff, WorkDiff};
 pub use self::doctor::{
     COMPLETION_SHELLS, Check, CheckState, CompletionShell, ConfigFinding, ConfiguredWebhook,
@@ -64,6 +69,7 @@ pub use self::stop::{
     FailedRow, RunWithoutSession, RunWithoutSessionRow, StopDocument, StopNews, StopRequest,
     StopSelection, StopTargets, StoppedRow, SurvivorRow,
 };
+pub use self::take::{NotTaken, TakeDocument, TakeRequest};
 pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};
 pub use self::why::{ExplainedSession, WhyDocument, reason_text};

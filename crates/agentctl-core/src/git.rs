@@ -8,6 +8,7 @@
 mod compare;
 mod error;
 mod exact;
+mod merge;
 mod refs;
 mod repository;
 mod snapshot;
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub use self::compare::{Comparison, DiffFile, DiffKind};
 pub use self::error::GitError;
 pub use self::exact::{ChangedFile, Contents, WorkTree, git_dir_of};
+pub use self::merge::MergeResult;
 pub use self::refs::{RefEdit, RefTransactionError};
 pub use self::repository::{Head, Repository, path_of};
 pub use self::snapshot::{PrivateStore, Snapshot, SnapshotStore};

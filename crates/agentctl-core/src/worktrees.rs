@@ -9,6 +9,7 @@ pub mod facts;
 pub mod lock_reason;
 pub mod make;
 mod rescue;
+pub mod take;
 mod walk;
 
 use std::path::PathBuf;

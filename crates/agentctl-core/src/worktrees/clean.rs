@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::check::Finding;
+pub(super) use self::check::files;
 use self::occupants::Occupants;
 use super::rescue::Rescue;
 use super::{BRANCH_REFS, WorktreeFacts, WorktreeSettings};

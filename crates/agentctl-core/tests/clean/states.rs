@@ -215,7 +215,8 @@ pub(super) fn apply(world: &World, tree: &Repository, name: &str, state: State) 
         S::Amended => {
             commit("first try");
             tree.write(&unique, "second try\n");
-            tree.git(["commit", "--quiet", "--all", "--amend", "-m", "second try"]);
+            tree.git(["add", &unique]);
+            tree.git(["commit", "--quiet", "--amend", "-m", "second try"]);
             shop.git(["merge", "--quiet", "--no-ff", "-m", "merge", &branch]);
         }
         S::ResetAway => {

@@ -5,6 +5,7 @@
 
 mod adapters;
 mod asks;
+mod compare;
 mod field;
 mod fuses;
 mod locks;
@@ -21,6 +22,7 @@ use serde::Serialize;
 
 pub use self::adapters::CONTROL_COLUMNS;
 pub use self::asks::AskListRow;
+pub use self::compare::CompareListRow;
 use self::field::field;
 pub use self::field::{Field, FieldValue, RowContext, UnknownField, field_names};
 pub use self::fuses::{FuseListRow, FuseSessions};

@@ -268,6 +268,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-pub(super) fn files(count: usize) -> String {
+/// Returns `1 file is` or `2 files are`.
+pub(in crate::worktrees) fn files(count: usize) -> String {
     if count == 1 { "1 file is".to_owned() } else { format!("{count} files are") }
 }

@@ -9,8 +9,8 @@ use super::answer::{Answer, Paths};
 use super::position::{Position, Wanted};
 use crate::cli::{fuses, schema};
 use crate::face::{
-    Completion, FuseListRow, LockListRow, RunListRow, SessionScope, WorktreeListRow, field_names,
-    fuse_completions, group_completions, session_completions,
+    CompareListRow, Completion, FuseListRow, LockListRow, RunListRow, SessionScope,
+    WorktreeListRow, field_names, fuse_completions, group_completions, session_completions,
 };
 use crate::session_table::SessionRow;
 
@@ -214,6 +214,7 @@ fn sort_keys(path: &[&str]) -> Vec<Completion> {
         ["runs"] => field_names::<RunListRow>(),
         ["locks"] => field_names::<LockListRow>(),
         ["fuses"] => field_names::<FuseListRow>(),
+        ["compare"] => field_names::<CompareListRow>(),
         ["worktree", "list"] => field_names::<WorktreeListRow>(),
         ["adapters"] => field_names::<AdapterRow>(),
         _ => Vec::new(),

@@ -2,7 +2,9 @@
 
 use agentctl_core::ask::AdapterRow;
 
-use crate::face::{FuseListRow, LockListRow, RunListRow, WorktreeListRow, field_names};
+use crate::face::{
+    CompareListRow, FuseListRow, LockListRow, RunListRow, WorktreeListRow, field_names,
+};
 use crate::session_table::SessionRow;
 
 /// Returns the fields of a listing command, which are its sort keys too; `None` for any other command.
@@ -12,6 +14,7 @@ pub(in crate::cli) fn fields_of(path: &str) -> Option<Vec<&'static str>> {
         "runs" => Some(field_names::<RunListRow>()),
         "locks" => Some(field_names::<LockListRow>()),
         "fuses" => Some(field_names::<FuseListRow>()),
+        "compare" => Some(field_names::<CompareListRow>()),
         "worktree list" => Some(field_names::<WorktreeListRow>()),
         "adapters" => Some(field_names::<AdapterRow>()),
         _ => None,
