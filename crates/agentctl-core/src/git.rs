@@ -25,7 +25,7 @@ pub use self::exact::{ChangedFile, Contents, WorkTree, git_dir_of};
 pub use self::merge::MergeResult;
 pub use self::refs::{RefEdit, RefTransactionError};
 pub use self::repository::{Head, Repository, path_of};
-pub use self::snapshot::{PrivateStore, Snapshot, SnapshotStore};
+pub use self::snapshot::{PrivateStore, SnapshotStore, TreeSnapshot};
 pub use self::worktree_entries::{WorktreeEntry, WorktreeHead, worktree_entries};
 use crate::host::Host;
 use crate::kernel::Captured;
@@ -152,6 +152,7 @@ impl Git {
     pub fn change(&self, directory: &Path) -> GitCall<'_> {
         let mut call = self.call(directory, CHANGE_TIMEOUT);
         call.args = vec!["--no-pager".into()];
+        call.is_change = true;
         call
     }
 
@@ -164,6 +165,7 @@ impl Git {
             env: self.env.clone(),
             stdin: Vec::new(),
             limit,
+            is_change: false,
         }
     }
 }
@@ -207,6 +209,7 @@ pub struct GitCall<'a> {
     env: BTreeMap<OsString, OsString>,
     stdin: Vec<u8>,
     limit: Duration,
+    is_change: bool,
 }
 
 /// The output of a call that ended by itself.
@@ -297,9 +300,15 @@ impl GitCall<'_> {
         if end.cut {
             return Err(GitError::TooMuchOutput { command });
         }
+        // A hook of a change may leave a process that holds the output open; a question must not be answered by half.
+        let stdout = match end.stdout {
+            Some(stdout) => stdout,
+            None if self.is_change => Vec::new(),
+            None => return Err(GitError::Unread { command }),
+        };
         let code = exit.code.unwrap_or_else(|| 128 + exit.signal.unwrap_or_default());
         let stderr = String::from_utf8_lossy(&end.stderr).into_owned();
-        Ok(GitOutput { code, stdout: end.stdout, stderr })
+        Ok(GitOutput { code, stdout, stderr })
     }
 
     /// Runs it; any exit code but 0 is an error.

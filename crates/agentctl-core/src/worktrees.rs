@@ -87,7 +87,7 @@ pub struct MakeOrder {
     /// The directory that the launch was given: it names the repository, and the agents start in the same
     /// directory of their worktrees.
     pub from: PathBuf,
-    /// What the launch asks for.
+    /// The options of the launch.
     pub options: WorktreeOptions,
     /// The user's settings.
     pub settings: WorktreeSettings,
@@ -121,8 +121,11 @@ pub struct Made {
     pub start: String,
     /// How many changed or untracked files of the present working tree stay behind.
     pub left_behind: usize,
-    /// What did not work, without preventing the worktree: one sentence each.
+    /// The parts that did not work, without preventing the worktree: one sentence each.
     pub warnings: Vec<String>,
+    /// The untracked and ignored files that copying and the setup program left in it, as `git status` lists them.
+    #[serde(skip)]
+    pub prepared: Vec<u8>,
     /// The output of the setup program. It is written into the folder of the run.
     #[serde(skip)]
     pub setup_output: Vec<u8>,

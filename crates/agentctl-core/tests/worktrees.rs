@@ -43,16 +43,7 @@ impl World {
     }
 
     fn order(&self) -> MakeOrder {
-        self.order_from(&self.shop.path)
-    }
-
-    fn order_from(&self, from: &Path) -> MakeOrder {
-        MakeOrder {
-            from: from.to_owned(),
-            options: WorktreeOptions::default(),
-            settings: WorktreeSettings::default(),
-            group: None,
-        }
+        order_from(&self.shop.path)
     }
 
     fn make(&self, order: &MakeOrder, names: &[&str]) -> Result<Vec<Made>, MakeError> {
@@ -61,6 +52,15 @@ impl World {
 
     fn made(&self, name: &str) -> Made {
         self.make(&self.order(), &[name]).expect("made").remove(0)
+    }
+}
+
+fn order_from(from: &Path) -> MakeOrder {
+    MakeOrder {
+        from: from.to_owned(),
+        options: WorktreeOptions::default(),
+        settings: WorktreeSettings::default(),
+        group: None,
     }
 }
 

@@ -68,6 +68,7 @@ impl Repository {
     }
 
     /// Commits everything and returns the commit.
+    #[allow(clippy::must_use_candidate)] // most tests do not need the commit
     pub fn commit(&self, message: &str) -> String {
         self.git(["add", "--all"]);
         self.git(["commit", "--quiet", "--allow-empty", "-m", message]);
@@ -75,6 +76,7 @@ impl Repository {
     }
 
     /// Adds another repository as a submodule and commits it.
+    #[allow(clippy::must_use_candidate)] // most tests do not need the commit
     pub fn add_submodule(&self, from: &Self, name: &str) -> String {
         let from = from.path.to_str().expect("UTF-8");
         self.git(["submodule", "--quiet", "add", from, name]);

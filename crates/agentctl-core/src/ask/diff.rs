@@ -200,13 +200,11 @@ impl Fleet {
         let directories: Vec<PathBuf> =
             entries.iter().skip(1).filter(is_named).map(|entry| entry.path.clone()).collect();
         let mut faults = Vec::new();
-        let sessions = match directories.is_empty() {
-            true => Vec::new(),
-            false => self.sessions_since(
-                Time::from_millis(0).unwrap_or_else(|| self.host.now()),
-                &mut faults,
-            ),
-        };
+        if directories.is_empty() {
+            return Vec::new();
+        }
+        let beginning = Time::from_millis(0).unwrap_or_else(|| self.host.now());
+        let sessions = self.sessions_since(beginning, &mut faults);
         let work = |directory: PathBuf| {
             let inside = sessions.iter().filter(|(cwd, _)| cwd.starts_with(&directory));
             let last =

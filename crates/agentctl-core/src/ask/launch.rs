@@ -217,7 +217,9 @@ impl Fleet {
         let base = made.as_ref().map(|made| made.base.clone());
         let started = self.start(beginning, base, request, defaults);
         let mut started = started.inspect_err(|_| {
-            made.iter().for_each(|made| self.undo_worktree(made, tell));
+            if let Some(made) = &made {
+                self.undo_worktree(made, tell);
+            }
         })?;
         if let Some(made) = &made {
             worktree::keep_setup_output(&started, made);

@@ -138,7 +138,7 @@ impl Fleet {
         for directory in directories.iter().filter(|directory| directory.is_dir()) {
             match git.repository(directory) {
                 Ok(repository) if seen.insert(repository.common.clone()) => {
-                    repositories.push(repository)
+                    repositories.push(repository);
                 }
                 Ok(_) | Err(GitError::NotARepository { .. }) => {}
                 Err(error) => faults.push(fault(&error)),

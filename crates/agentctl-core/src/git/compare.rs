@@ -5,7 +5,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Git, GitError, Snapshot};
+use super::{Git, GitError, TreeSnapshot};
 use crate::model::Time;
 
 /// A file that differs.
@@ -52,7 +52,7 @@ impl Git {
         &self,
         top: &Path,
         base: &str,
-        snapshot: &Snapshot,
+        snapshot: &TreeSnapshot,
         with_patch: bool,
     ) -> Result<Comparison, GitError> {
         let call = |form: &[&str]| {

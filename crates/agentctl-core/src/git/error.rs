@@ -68,6 +68,12 @@ pub enum GitError {
         /// The command.
         command: String,
     },
+    /// A process that a call left behind holds its output open.
+    #[error("the output of `git {command}` did not end: a process that it started holds it open")]
+    Unread {
+        /// The command.
+        command: String,
+    },
     /// A file of ours could not be written or read.
     #[error("{what}: {source}")]
     Io {
@@ -121,7 +127,7 @@ fn cause(said: &str) -> Option<String> {
     let marked = ["fatal: ", "error: "]
         .iter()
         .find_map(|mark| lines().find_map(|line| line.strip_prefix(mark)));
-    let line = marked.or_else(|| lines().last())?;
+    let line = marked.or_else(|| lines().next_back())?;
     let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_WORDS_CHARS).collect();
     Some(line)
 }

@@ -21,17 +21,17 @@ const SNAPSHOT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A working tree as a tree object.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct TreeSnapshot {
     /// The id of the tree.
     pub tree: String,
     /// Why files are missing in it, for example because they cannot be read. A snapshot with gaps proves
     /// nothing about what may be removed.
     pub gaps: Vec<String>,
-    /// The store of its objects. Commands that use the tree must see it: [`Snapshot::see`].
+    /// The store of its objects. Commands that use the tree must see it: [`TreeSnapshot::see`].
     pub store: SnapshotStore,
 }
 
-/// Where the objects of a snapshot are.
+/// The place of a snapshot's objects.
 #[derive(Clone, Debug)]
 pub enum SnapshotStore {
     /// In the repository.
@@ -53,7 +53,7 @@ impl Drop for PrivateStore {
     }
 }
 
-impl Snapshot {
+impl TreeSnapshot {
     /// Lets a call see the objects of the snapshot. Objects that the call writes go to the private store.
     #[must_use]
     pub fn see<'a>(&self, call: GitCall<'a>) -> GitCall<'a> {
@@ -83,7 +83,7 @@ impl PrivateStore {
 
 impl Git {
     /// Takes a snapshot of the working tree with this top. Writes nothing into the repository.
-    pub fn snapshot(&self, top: &Path) -> Result<Snapshot, GitError> {
+    pub fn snapshot(&self, top: &Path) -> Result<TreeSnapshot, GitError> {
         let store = Arc::new(self.scratch_objects(top)?);
         let directory = store.directory.clone();
         self.snapshot_into(top, &directory, SnapshotStore::Private(store))
@@ -106,7 +106,7 @@ impl Git {
 
     /// Takes a snapshot of the working tree with this top, and writes its objects into the repository. The index
     /// stays as it is.
-    pub fn snapshot_into_repository(&self, top: &Path) -> Result<Snapshot, GitError> {
+    pub fn snapshot_into_repository(&self, top: &Path) -> Result<TreeSnapshot, GitError> {
         let directory = self.private_directory()?;
         let snapshot = self.snapshot_into(top, &directory, SnapshotStore::Repository);
         let _left = std::fs::remove_dir_all(&directory);
@@ -118,10 +118,10 @@ impl Git {
         top: &Path,
         directory: &Path,
         store: SnapshotStore,
-    ) -> Result<Snapshot, GitError> {
+    ) -> Result<TreeSnapshot, GitError> {
         let index = directory.join("index");
         self.copy_index(top, &index)?;
-        let mut snapshot = Snapshot { tree: String::new(), gaps: Vec::new(), store };
+        let mut snapshot = TreeSnapshot { tree: String::new(), gaps: Vec::new(), store };
         let call = || {
             let mut call = self.read(top).limit(SNAPSHOT_TIMEOUT).env("GIT_INDEX_FILE", &index);
             if let SnapshotStore::Private(store) = &snapshot.store {

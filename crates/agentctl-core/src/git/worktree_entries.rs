@@ -13,7 +13,7 @@ pub struct WorktreeEntry {
     pub bare: bool,
     /// Its commit; `None` for a bare repository and before the first commit.
     pub commit: Option<String>,
-    /// What it has checked out.
+    /// Its branch, or none.
     pub head: WorktreeHead,
     /// The reason of its lock; empty if the lock has none.
     pub locked: Option<String>,
@@ -21,7 +21,7 @@ pub struct WorktreeEntry {
     pub prunable: Option<String>,
 }
 
-/// What a working tree has checked out.
+/// The branch of a working tree, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorktreeHead {
     /// A branch, by its full name.

@@ -19,8 +19,9 @@ use crate::model::Exit;
 
 /// How much of each end of the standard error is kept.
 const STDERR_END_BYTES: usize = 2 << 10;
-/// The time for the output of processes that outlive the program and hold its pipe open.
-const LEFT_OPEN_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long to wait for the end of the output after the program has ended. Only a process that it left behind, and
+/// that holds its pipe open, takes so long.
+const LEFT_OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A program to run to its end.
 #[derive(Debug)]
@@ -46,8 +47,9 @@ pub struct Captured {
 pub struct CapturedEnd {
     /// Code or signal; `None` if it was killed after the timeout.
     pub exit: Option<Exit>,
-    /// Its standard output, up to the limit.
-    pub stdout: Vec<u8>,
+    /// Its standard output, up to the limit; `None` if its end was not seen, because a process that the program
+    /// left behind holds it open.
+    pub stdout: Option<Vec<u8>>,
     /// The standard output was longer than the limit.
     pub cut: bool,
     /// The first and the last 2 KB of its standard error.
@@ -85,9 +87,14 @@ impl Captured {
         if !in_time {
             // Reaped only after the kill, so the group id is still its own.
             let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
+            std::thread::spawn(move || child.wait());
+            return Ok(CapturedEnd { exit: None, stdout: None, cut: false, stderr: Vec::new() });
         }
-        let exit = child.wait().ok().map(exit_of).filter(|_| in_time);
-        let (stdout, cut) = stdout.recv_timeout(LEFT_OPEN_TIMEOUT).unwrap_or_default();
+        let exit = child.wait().ok().map(exit_of);
+        let (stdout, cut) = match stdout.recv_timeout(LEFT_OPEN_TIMEOUT) {
+            Ok((stdout, cut)) => (Some(stdout), cut),
+            Err(_) => (None, false),
+        };
         let stderr = stderr.recv_timeout(LEFT_OPEN_TIMEOUT).unwrap_or_default();
         Ok(CapturedEnd { exit, stdout, cut, stderr })
     }

@@ -1,4 +1,4 @@
-//! What git and the file system say about the worktrees of a repository. Nothing is read from our own
+//! The facts that git and the file system tell about the worktrees of a repository. Nothing is read from our own
 //! directories.
 
 use std::collections::HashMap;

@@ -48,7 +48,7 @@ pub enum MakeStep {
     Done,
 }
 
-/// What happens while worktrees are made.
+/// A report while worktrees are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MakeNews {
     /// The remotes are asked for new commits.
@@ -161,6 +161,7 @@ impl Making<'_> {
             start: self.plan.start.clone(),
             left_behind: self.plan.left_behind,
             warnings: Vec::new(),
+            prepared: Vec::new(),
             setup_output: Vec::new(),
         };
         tell(MakeStep::CheckOut);
@@ -182,6 +183,10 @@ impl Making<'_> {
         if !self.order.settings.setup.is_empty() {
             tell(MakeStep::SetUp);
             made.setup_output = self.set_up(&made, slot)?;
+        }
+        let settings = &self.order.settings;
+        if !settings.copy.is_empty() || !settings.setup.is_empty() {
+            made.prepared = undo::status(self.git, &made.path)?;
         }
         tell(MakeStep::Done);
         Ok(made)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use agentctl_core::worktrees::{Made, MakeError, make};
 use testkit::Repository;
 
-use super::World;
+use super::{World, order_from};
 
 #[test]
 fn a_worktree_has_its_branch_base_ref_and_directory() {
@@ -92,7 +92,7 @@ fn changes_stay_behind_and_are_counted_or_are_taken_along() {
 
 /// Makes a worktree from this directory and checks its files.
 fn works(world: &World, from: &Path, name: &str) -> Made {
-    let made = world.make(&world.order_from(from), &[name]);
+    let made = world.make(&order_from(from), &[name]);
     let made = made.unwrap_or_else(|error| panic!("{}: {error}", from.display())).remove(0);
     assert!(made.path.join("README.md").exists(), "{}", made.path.display());
     assert!(made.warnings.is_empty(), "{:?}", made.warnings);
@@ -138,9 +138,9 @@ fn every_kind_of_repository_works() {
 fn a_repository_without_a_commit_is_refused_and_nothing_is_left() {
     let world = World::new();
     let unborn = Repository::empty(&world.path.join("unborn"), &[]);
-    let error = world.make(&world.order_from(&unborn.path), &["x"]).expect_err("unborn");
+    let error = world.make(&order_from(&unborn.path), &["x"]).expect_err("unborn");
     assert!(matches!(error, MakeError::Unborn { .. }), "{error}");
-    let error = world.make(&world.order_from(&world.path), &["x"]).expect_err("no repository");
+    let error = world.make(&order_from(&world.path), &["x"]).expect_err("no repository");
     assert!(error.to_string().ends_with("is not in a git repository"), "{error}");
     assert!(!world.path.join("unborn.worktrees").exists());
 }

@@ -232,8 +232,12 @@ impl Told {
                 }
             }
             LaunchNews::Made(made) => {
-                made_remarks(host, made).iter().for_each(|remark| ui.note(remark));
-                made.warnings.iter().for_each(|warning| ui.warn(warning));
+                for remark in made_remarks(host, made) {
+                    ui.note(&remark);
+                }
+                for warning in &made.warnings {
+                    ui.warn(warning);
+                }
             }
             LaunchNews::FirstInstalled { .. } if ui.wants_json() => {}
             LaunchNews::Fault(fault) => ui.warn_fault(fault),

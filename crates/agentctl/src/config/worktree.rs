@@ -59,7 +59,8 @@ pub(super) fn settings(
 fn is_branch_path(text: &str) -> bool {
     let plain = |c: char| !c.is_control() && !" ~^:?*[\\".contains(c);
     let part = |part: &str| {
-        let ends = part.starts_with('.') || part.ends_with('.') || part.ends_with(".lock");
+        let is_lock = part.strip_suffix(".lock").is_some();
+        let ends = part.starts_with('.') || part.ends_with('.') || is_lock;
         !part.is_empty() && !ends && !part.contains("..") && !part.contains("@{")
     };
     text.chars().all(plain) && !text.starts_with('-') && text.split('/').all(part)

@@ -55,7 +55,6 @@ pub fn git_failure(error: &GitError) -> Failure {
             "if you trust it: `git config --global --add safe.directory {}`",
             path.display()
         )),
-        GitError::NoDirectory { .. } => failure(Kind::Failed),
         _ => failure(Kind::Failed),
     }
 }
@@ -77,7 +76,6 @@ pub fn not_made(host: &Host, error: &MakeError) -> Failure {
         MakeError::ChangesOfOtherBase { .. } | MakeError::NoChanges { .. } => {
             failure(Kind::Refused).hint("leave --with-changes out")
         }
-        MakeError::UnreadableChanges { .. } => failure(Kind::Failed),
         MakeError::BadName { .. } => failure(Kind::Usage).hint("name it with --worktree=NAME"),
         MakeError::Taken { holder, .. } => failure(Kind::Refused).hint(match holder {
             NameHolder::Worktree(path) => {
@@ -111,6 +109,6 @@ pub fn not_made(host: &Host, error: &MakeError) -> Failure {
         }
         MakeError::SetUp { .. } => failure(Kind::Failed)
             .hint("the program is `setup` below [worktree] in the configuration"),
-        MakeError::Io { .. } => failure(Kind::Failed),
+        MakeError::UnreadableChanges { .. } | MakeError::Io { .. } => failure(Kind::Failed),
     }
 }

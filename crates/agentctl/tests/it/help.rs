@@ -161,7 +161,6 @@ fn an_unknown_command_is_answered_with_what_to_use() {
             (&["cost"], "`cost` does not exist yet", "`agentctl status ID` "),
             (&["search", "x"], "`search` does not exist yet", "`agentctl logs ID -n all | grep"),
             (&["grep", "x"], "`grep` does not exist yet", "`agentctl logs ID -n all | grep"),
-            (&["diff", "x"], "`diff` does not exist yet", "`agentctl logs ID --full` "),
             (&["start"], "there is no command `start`", "`agentctl daemon start` "),
             (&["lsit"], "there is no command `lsit`", "did you mean `agentctl list`?"),
             (&["daemon", "strat"], "no command `strat`", "did you mean `agentctl daemon start`?"),

@@ -55,7 +55,7 @@ pub enum MakeError {
     Taken {
         /// The name.
         name: String,
-        /// What has it.
+        /// The holder of the name.
         holder: NameHolder,
     },
     /// The directory of a worktree exists already.
@@ -69,7 +69,7 @@ pub enum MakeError {
     BadDirectory {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// A sparse checkout would change the configuration that all worktrees share.
@@ -118,12 +118,12 @@ pub enum MakeError {
     Left {
         /// Why it failed.
         cause: Box<MakeError>,
-        /// What is left, and why.
+        /// The parts that are left, each with the cause.
         left: Vec<String>,
     },
 }
 
-/// What has the name of a worktree.
+/// The holder of the name of a worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameHolder {
     /// A worktree.

@@ -1,4 +1,4 @@
-//! What will be made: repository, base, names, directories. Everything that can be refused is refused here,
+//! The plan of a call: repository, base, names, directories. Everything that can be refused is refused here,
 //! before anything exists.
 
 use std::ffi::OsStr;

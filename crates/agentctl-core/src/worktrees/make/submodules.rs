@@ -1,6 +1,6 @@
 //! Checks out the submodules of a new worktree from the objects that the main working tree has already.
 //!
-//! git keeps a submodule's repository per worktree, so it is cloned once more. Where the main tree has the
+//! git keeps a submodule's repository per worktree, so it is cloned once more. If the main tree has the
 //! submodule, the clone is made from there, without the network.
 
 use std::path::{Path, PathBuf};

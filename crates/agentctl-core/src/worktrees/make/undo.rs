@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::super::{BASE_REFS, BRANCH_REFS, Made};
 use super::MakeError;
-use crate::git::{Git, RefEdit, RefTransactionError};
+use crate::git::{Git, GitError, RefEdit, RefTransactionError};
 use crate::host::Host;
 
 /// The refs of one worktree with their first values.
@@ -15,7 +15,7 @@ pub(super) struct Refs<'a> {
     pub start: &'a str,
 }
 
-/// What became of a worktree whose launch failed.
+/// The end of a worktree whose launch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
     /// It is removed with its branch and base ref.
@@ -24,8 +24,8 @@ pub enum Undone {
     Kept(String),
 }
 
-/// Removes a worktree whose launch failed, unless something is in it: a commit, a changed, untracked or
-/// ignored file.
+/// Removes a worktree whose launch failed, unless something is in it: a commit, or a changed, untracked or
+/// ignored file that was not there when it was made.
 pub fn undo(host: &Host, made: &Made) -> Result<Undone, MakeError> {
     let git = Git::find(host)?;
     let kept = |why: &str| Ok(Undone::Kept(why.to_owned()));
@@ -33,9 +33,7 @@ pub fn undo(host: &Host, made: &Made) -> Result<Undone, MakeError> {
     if head.commit.as_ref() != Some(&made.start) {
         return kept("it has a commit of its own");
     }
-    let args = ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignored=matching"];
-    let status = git.read(&made.path).args(args).ok()?.stdout;
-    if !status.is_empty() {
+    if status(&git, &made.path)? != made.prepared {
         return kept("files in it were changed or added");
     }
     let common = git.repository(&made.path)?.common;
@@ -46,6 +44,12 @@ pub fn undo(host: &Host, made: &Made) -> Result<Undone, MakeError> {
         let _not_empty = std::fs::remove_dir(parent);
     }
     Ok(if left.is_empty() { Undone::Removed } else { Undone::Kept(left.join(", ")) })
+}
+
+/// Lists the changed, untracked and ignored files of a worktree.
+pub(super) fn status(git: &Git, path: &Path) -> Result<Vec<u8>, GitError> {
+    let args = ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignored=matching"];
+    Ok(git.read(path).args(args).ok()?.stdout)
 }
 
 /// Removes a worktree, its branch and its base ref. A ref that has moved stays. Returns what is left.

@@ -83,6 +83,7 @@ const FURTHER_VARIABLES: &[(&str, &str)] = &[
     ("XDG_DATA_HOME", "folder of agents' files, where they use it"),
     ("XDG_CACHE_HOME", "the same"),
     ("TZDIR", "folder of the time zone files"),
+    ("TMPDIR", "folder of the temporary files of `diff` [default: /tmp]"),
 ];
 
 /// Returns the environment variables that agentctl itself reads.

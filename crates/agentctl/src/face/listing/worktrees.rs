@@ -1,6 +1,7 @@
 //! The fields of `agentctl worktree list`.
 
 use agentctl_core::ask::{Fleet, WorktreeRow};
+use agentctl_core::model::Status;
 use agentctl_core::worktrees::{Merged, WorktreeState};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -62,7 +63,7 @@ impl ListRow for WorktreeListRow {
         Field { name: "agent", value: |_, row| FieldValue::text(row.worktree.adapter.clone()) },
         Field {
             name: "status",
-            value: |_, row| FieldValue::text(row.worktree.status.map(|status| status.word())),
+            value: |_, row| FieldValue::text(row.worktree.status.map(Status::word)),
         },
         Field { name: "dirty", value: |_, row| number(row.worktree.dirty) },
         Field { name: "untracked", value: |_, row| number(row.worktree.untracked) },
