@@ -1,7 +1,7 @@
 //! Cleaning worktrees by the real git: nothing is lost, and what is worthless goes.
 #![cfg(target_os = "linux")]
 // Helpers of tests panic as the tests themselves do.
-#![allow(clippy::expect_used, clippy::disallowed_methods)]
+#![allow(clippy::expect_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 #[path = "clean/cases.rs"]
 mod cases;
@@ -11,6 +11,8 @@ mod nemesis;
 mod oracle;
 #[path = "clean/states.rs"]
 mod states;
+#[path = "clean/taking.rs"]
+mod taking;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +54,7 @@ impl World {
         Self { _dir: dir, path, fleet, shop }
     }
 
-    fn settings(&self) -> WorktreeSettings {
+    fn settings() -> WorktreeSettings {
         WorktreeSettings { copy: vec![".env".into()], ..WorktreeSettings::default() }
     }
 
@@ -61,7 +63,7 @@ impl World {
         let order = MakeOrder {
             from: self.shop.path.clone(),
             options: WorktreeOptions::default(),
-            settings: self.settings(),
+            settings: Self::settings(),
             group: None,
         };
         let wanted = [Wanted { name: name.to_owned(), slot: 0 }];
@@ -88,7 +90,7 @@ impl World {
             keep_branch: false,
             force: false,
             ignored: false,
-            settings: self.settings(),
+            settings: Self::settings(),
         }
     }
 

@@ -210,7 +210,7 @@ impl Fleet {
         git: &Git,
         request: &CompareRequest,
         (top, head): (&Path, &str),
-        snapshot: &crate::git::Snapshot,
+        snapshot: &crate::git::TreeSnapshot,
     ) -> Result<Option<Merges>, GitError> {
         let repository = git.repository(top)?;
         let reader = Reader::new(&self.host, git, &repository, &request.prefix)?;

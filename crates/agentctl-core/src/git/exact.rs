@@ -83,10 +83,8 @@ impl Git {
             Some(commit) => Some(call().arg("rev-parse").arg(format!("{commit}^{{tree}}")).text()?),
             None => None,
         };
-        if !index.exists() {
-            if let Some(committed) = &committed {
-                call().args(["read-tree", committed]).ok()?;
-            }
+        if let Some(committed) = committed.as_ref().filter(|_| !index.exists()) {
+            call().args(["read-tree", committed]).ok()?;
         }
         let staged = call().args(["write-tree"]).run()?;
         let staged = (staged.code == 0).then(|| staged.text());

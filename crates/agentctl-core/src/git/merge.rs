@@ -38,6 +38,18 @@ impl Git {
         }
     }
 
+    /// Prepares a change that makes a commit by this user; by `agentctl` where git knows no user.
+    pub fn change_by_user(&self, directory: &Path) -> Result<GitCall<'_>, GitError> {
+        let known = self.read(directory).setting("user.useConfigOnly=true");
+        let known = known.args(["var", "GIT_COMMITTER_IDENT"]).run()?.code == 0;
+        let call = self.change(directory);
+        Ok(if known {
+            call
+        } else {
+            call.setting("user.name=agentctl").setting("user.email=agentctl@localhost")
+        })
+    }
+
     /// Makes a commit by this user; by `agentctl` where git knows no user.
     pub fn commit_with_parents(
         &self,
@@ -46,12 +58,7 @@ impl Git {
         parents: &[&str],
         message: &str,
     ) -> Result<String, GitError> {
-        let known = self.read(directory).setting("user.useConfigOnly=true");
-        let known = known.args(["var", "GIT_COMMITTER_IDENT"]).run()?.code == 0;
-        let mut call = self.change(directory);
-        if !known {
-            call = call.setting("user.name=agentctl").setting("user.email=agentctl@localhost");
-        }
+        let call = self.change_by_user(directory)?;
         let parents = parents.iter().flat_map(|parent| ["-p", parent]);
         call.args(["commit-tree", tree, "-m", message]).args(parents).text()
     }

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::check::Finding;
 pub(super) use self::check::files;
+use self::check::{Finding, Override};
 use self::occupants::Occupants;
 use super::rescue::Rescue;
 use super::{BRANCH_REFS, WorktreeFacts, WorktreeSettings};
@@ -210,7 +210,7 @@ impl Site<'_> {
         occupants: &Occupants,
         tell: &mut dyn FnMut(CleanNews),
     ) -> CleanedWorktree {
-        let mut row = self.row(target);
+        let mut row = Self::row(target);
         remove::restore_interrupted(target);
         let found = check::Checker::read(self).and_then(|checker| {
             let at = target.directory();
@@ -233,7 +233,7 @@ impl Site<'_> {
         row
     }
 
-    fn row(&self, target: &Target) -> CleanedWorktree {
+    fn row(target: &Target) -> CleanedWorktree {
         let branch = target.facts.branch.as_deref();
         CleanedWorktree {
             path: target.facts.path.clone(),
@@ -255,7 +255,8 @@ impl Site<'_> {
         row.branch_deleted = target.own_branch(self.order).is_some();
         row.ignored = finding.ignored;
         row.reasons = finding.proofs;
-        row.reasons.extend(finding.doubts.into_iter().map(|doubt| doubt.text));
+        let doubts = finding.doubts.into_iter().filter(|doubt| doubt.by != Override::Ignored);
+        row.reasons.extend(doubts.map(|doubt| doubt.text));
     }
 }
 

@@ -340,17 +340,15 @@ impl<'a> Taking<'a> {
         }
         let message = self.message()?;
         let merge = |args: &[&str]| {
-            git.change(path)
-                .args(["merge", "--quiet"])
-                .args(args.iter().copied())
-                .arg(&self.source)
-                .ok()
+            let call = git.change_by_user(path)?.args(["merge", "--quiet"]);
+            call.args(args.iter().copied()).arg(&self.source).ok()
         };
         let merged = match self.order.way {
             TakeWay::Merge => merge(&["--no-ff", "-m", &message]),
             TakeWay::FastForward => merge(&["--ff-only"]),
-            TakeWay::Squash => merge(&["--squash"])
-                .and_then(|_| git.change(path).args(["commit", "--quiet", "-m", &message]).ok()),
+            TakeWay::Squash => merge(&["--squash"]).and_then(|_| {
+                git.change_by_user(path)?.args(["commit", "--quiet", "-m", &message]).ok()
+            }),
         };
         if let Err(error) = merged {
             // The working tree was clean: this brings it back to its commit.

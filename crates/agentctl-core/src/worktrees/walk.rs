@@ -132,9 +132,8 @@ fn open_on_same_mount(fd: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
 
 /// Removes a directory with everything in it. A link is removed, not what it leads to. Fails at a mount.
 pub(super) fn remove(top: &Path) -> io::Result<()> {
-    let (parent, name) = match (top.parent(), top.file_name()) {
-        (Some(parent), Some(name)) => (parent, name),
-        _ => return Err(Errno::INVAL.into()),
+    let (Some(parent), Some(name)) = (top.parent(), top.file_name()) else {
+        return Err(Errno::INVAL.into());
     };
     let parent = openat(rustix::fs::CWD, parent, DIRECTORY, Mode::empty())?;
     let fd = openat(&parent, name, DIRECTORY, Mode::empty())?;

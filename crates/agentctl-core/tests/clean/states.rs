@@ -161,157 +161,204 @@ pub(super) fn choose(random: &mut Random, with_submodule: bool) -> Vec<State> {
 
 /// Brings a worktree into a state. Processes are returned.
 pub(super) fn apply(world: &World, tree: &Repository, name: &str, state: State) -> Option<Child> {
-    let unique = format!("{}-{state:?}.txt", name.replace('/', "-"));
-    let text = format!("{name} {state:?}\n");
-    let branch = format!("agentctl/{name}");
-    let commit = |message: &str| {
-        tree.write(&unique, format!("{text}{message}\n"));
-        tree.git(["add", &unique]);
-        tree.git(["commit", "--quiet", "-m", message]);
+    let scene = Scene {
+        world,
+        tree,
+        name,
+        unique: format!("{}-{state:?}.txt", name.replace('/', "-")),
+        text: format!("{name} {state:?}\n"),
+        branch: format!("agentctl/{name}"),
     };
-    let append = |file: &str| {
-        let path = tree.path.join(file);
+    scene.change_files(state);
+    scene.change_commits(state);
+    scene.change_surroundings(state)
+}
+
+/// A worktree that is brought into a state.
+struct Scene<'a> {
+    world: &'a World,
+    tree: &'a Repository,
+    name: &'a str,
+    /// A file that no other worktree has.
+    unique: String,
+    text: String,
+    branch: String,
+}
+
+impl Scene<'_> {
+    fn commit(&self, message: &str) {
+        self.tree.write(&self.unique, format!("{}{message}\n", self.text));
+        self.tree.git(["add", &self.unique]);
+        self.tree.git(["commit", "--quiet", "-m", message]);
+    }
+
+    fn append(&self, file: &str) {
+        let path = self.tree.path.join(file);
         let old = std::fs::read_to_string(&path).unwrap_or_default();
-        std::fs::write(path, format!("{old}{text}")).expect("written");
-    };
-    let shop = &world.shop;
-    match state {
-        S::Dirty => append("README.md"),
-        S::Deleted => std::fs::remove_file(tree.path.join(".gitignore")).expect("removed"),
-        S::StagedOnly => {
-            let path = tree.write(&unique, &text);
-            tree.git(["add", &unique]);
-            std::fs::remove_file(path).expect("removed");
-        }
-        S::Untracked => drop(tree.write(format!("new/{unique}"), &text)),
-        S::IgnoredFile => drop(tree.write("deep/data.log", &text)),
-        S::IgnoredEmpty => drop(tree.write("empty.log", "")),
-        S::BuildFolders => {
-            let tag = "Signature: 8a477f597d28d172789f06886806bc55\n# made\n";
-            tree.write("target/CACHEDIR.TAG", tag);
-            tree.write("target/debug/program", "made again\n");
-            tree.write("web/node_modules/left-pad/index.js", "made again\n");
-        }
-        S::EditedCopy => append(".env"),
-        S::Stash => {
-            append("src/lib.txt");
-            tree.git(["stash", "--quiet"]);
-        }
-        S::Unpushed => commit("unpushed"),
-        S::Pushed => {
-            commit("pushed");
-            tree.git(["push", "--quiet", "origin", "HEAD"]);
-        }
-        S::Merged => {
-            commit("merged");
-            shop.git(["merge", "--quiet", "--no-ff", "-m", "merge", &branch]);
-        }
-        S::SquashMerged => {
-            commit("one");
-            commit("two");
-            shop.git(["merge", "--quiet", "--squash", &branch]);
-            shop.git(["commit", "--quiet", "--allow-empty", "-m", "squashed"]);
-        }
-        S::Amended => {
-            commit("first try");
-            tree.write(&unique, "second try\n");
-            tree.git(["add", &unique]);
-            tree.git(["commit", "--quiet", "--amend", "-m", "second try"]);
-            shop.git(["merge", "--quiet", "--no-ff", "-m", "merge", &branch]);
-        }
-        S::ResetAway => {
-            commit("abandoned");
-            tree.git(["reset", "--quiet", "--hard", "HEAD~1"]);
-        }
-        S::DetachedCommit => {
-            tree.git(["checkout", "--quiet", "--detach"]);
-            commit("detached");
-        }
-        S::PrivateRef => {
-            commit("private");
-            tree.git(["update-ref", "refs/worktree/kept", "HEAD"]);
-            tree.git(["reset", "--quiet", "--hard", "HEAD~1"]);
-        }
-        S::SubmoduleCommit => {
-            // The submodule is back at its commit; the new one is on a branch of its own.
-            let lib = tree.at(&tree.path.join("lib"));
-            lib.git(["checkout", "--quiet", "-b", "work"]);
-            lib.write(&unique, &text);
-            lib.commit("work");
-            lib.git(["checkout", "--quiet", "--detach", "HEAD~1"]);
-        }
-        S::SubmoduleFile => drop(tree.write(format!("lib/{unique}"), &text)),
-        S::SubmoduleStash => {
-            let lib = tree.at(&tree.path.join("lib"));
-            lib.write("README.md", &text);
-            lib.git(["stash", "--quiet"]);
-        }
-        S::NestedRepository => {
-            let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
-            tree.write("target/CACHEDIR.TAG", tag);
-            let nested = Repository::empty(&tree.path.join("target/nested"), &[]);
-            nested.write(&unique, &text);
-            nested.commit("nested");
-        }
-        S::NestedClone => {
-            let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
-            tree.write("target/CACHEDIR.TAG", tag);
-            let remote = world.path.join("remote.git");
-            tree.git(["clone", "--quiet", remote.to_str().expect("UTF-8"), "target/clone"]);
-        }
-        S::NotARepository => drop(tree.write("odd/.git/notes.txt", &text)),
-        S::LiveDirectory => return Some(sleep(&tree.path.join("src"), Stdio::null())),
-        S::OpenFile => {
-            let file = File::open(tree.path.join("README.md")).expect("opened");
-            return Some(sleep(&world.path, file.into()));
-        }
-        S::HalfMade => {
-            let mut reason = LockReason::of_this_process(&world.fleet.host, "id").expect("own");
-            reason.start_ticks += 1;
-            let path = tree.path.to_str().expect("UTF-8");
-            shop.git(["worktree", "lock", "--reason", &reason.to_string(), path]);
-            std::fs::remove_file(tree.path.join("src/lib.txt")).expect("removed");
-        }
-        S::AssumeUnchanged => {
-            tree.git(["update-index", "--assume-unchanged", "README.md"]);
-            append("README.md");
-        }
-        S::SkipWorktree => {
-            tree.git(["update-index", "--skip-worktree", "src/lib.txt"]);
-            append("src/lib.txt");
-        }
-        S::ForeignLock => {
-            let path = tree.path.to_str().expect("UTF-8");
-            shop.git(["worktree", "lock", "--reason", "on a stick", path]);
-        }
-        S::MissingFolder => std::fs::remove_dir_all(&tree.path).expect("removed"),
-        S::GitFileElsewhere => {
-            let other = world.path.join("shop/.git");
-            tree.write(".git", format!("gitdir: {}\n", other.display()));
-        }
-        S::NoWorktree => {
-            let path = tree.path.to_str().expect("UTF-8");
-            shop.git(["worktree", "remove", "--force", "--force", path]);
-        }
-        S::Conflict => {
-            let base = tree.git(["rev-parse", "HEAD"]);
-            tree.write("README.md", "one side\n");
-            tree.commit("one side");
-            tree.git([
-                "checkout",
-                "--quiet",
-                "-b",
-                &format!("other-{}", name.replace('/', "-")),
-                &base,
-            ]);
-            tree.write("README.md", "other side\n");
-            tree.commit("other side");
-            tree.git(["checkout", "--quiet", &branch]);
-            let other = format!("other-{}", name.replace('/', "-"));
-            assert!(!tree.succeeds(["merge", "--quiet", &other]), "a conflict");
+        std::fs::write(path, format!("{old}{}", self.text)).expect("written");
+    }
+
+    /// States of files and of the index.
+    fn change_files(&self, state: State) {
+        match state {
+            S::Dirty => self.append("README.md"),
+            S::Deleted => std::fs::remove_file(self.tree.path.join(".gitignore")).expect("removed"),
+            S::StagedOnly => {
+                let path = self.tree.write(&self.unique, &self.text);
+                self.tree.git(["add", &self.unique]);
+                std::fs::remove_file(path).expect("removed");
+            }
+            S::Untracked => drop(self.tree.write(format!("new/{}", self.unique), &self.text)),
+            S::IgnoredFile => drop(self.tree.write("deep/data.log", &self.text)),
+            S::IgnoredEmpty => drop(self.tree.write("empty.log", "")),
+            S::BuildFolders => {
+                let tag = "Signature: 8a477f597d28d172789f06886806bc55\n# made\n";
+                self.tree.write("target/CACHEDIR.TAG", tag);
+                self.tree.write("target/debug/program", "made again\n");
+                self.tree.write("web/node_modules/left-pad/index.js", "made again\n");
+            }
+            S::EditedCopy => self.append(".env"),
+            S::AssumeUnchanged => {
+                self.tree.git(["update-index", "--assume-unchanged", "README.md"]);
+                self.append("README.md");
+            }
+            S::SkipWorktree => {
+                self.tree.git(["update-index", "--skip-worktree", "src/lib.txt"]);
+                self.append("src/lib.txt");
+            }
+            S::NotARepository => drop(self.tree.write("odd/.git/notes.txt", &self.text)),
+            S::GitFileElsewhere => {
+                let other = self.world.path.join("shop/.git");
+                self.tree.write(".git", format!("gitdir: {}\n", other.display()));
+            }
+            _ => {}
         }
     }
-    None
+
+    /// States of commits.
+    fn change_commits(&self, state: State) {
+        match state {
+            S::Stash => {
+                self.append("src/lib.txt");
+                self.tree.git(["stash", "--quiet"]);
+            }
+            S::Unpushed => self.commit("unpushed"),
+            S::Pushed => {
+                self.commit("pushed");
+                self.tree.git(["push", "--quiet", "origin", "HEAD"]);
+            }
+            S::Merged => {
+                self.commit("merged");
+                self.world.shop.git(["merge", "--quiet", "--no-ff", "-m", "merge", &self.branch]);
+            }
+            S::SquashMerged => {
+                self.commit("one");
+                self.commit("two");
+                self.world.shop.git(["merge", "--quiet", "--squash", &self.branch]);
+                self.world.shop.git(["commit", "--quiet", "--allow-empty", "-m", "squashed"]);
+            }
+            S::Amended => {
+                self.commit("first try");
+                self.tree.write(&self.unique, "second try\n");
+                self.tree.git(["add", &self.unique]);
+                self.tree.git(["commit", "--quiet", "--amend", "-m", "second try"]);
+                self.world.shop.git(["merge", "--quiet", "--no-ff", "-m", "merge", &self.branch]);
+            }
+            S::ResetAway => {
+                self.commit("abandoned");
+                self.tree.git(["reset", "--quiet", "--hard", "HEAD~1"]);
+            }
+            S::DetachedCommit => {
+                self.tree.git(["checkout", "--quiet", "--detach"]);
+                self.commit("detached");
+            }
+            S::PrivateRef => {
+                self.commit("private");
+                self.tree.git(["update-ref", "refs/worktree/kept", "HEAD"]);
+                self.tree.git(["reset", "--quiet", "--hard", "HEAD~1"]);
+            }
+            S::Conflict => {
+                let base = self.tree.git(["rev-parse", "HEAD"]);
+                self.tree.write("README.md", "one side\n");
+                self.tree.commit("one side");
+                self.tree.git([
+                    "checkout",
+                    "--quiet",
+                    "-b",
+                    &format!("other-{}", self.name.replace('/', "-")),
+                    &base,
+                ]);
+                self.tree.write("README.md", "other side\n");
+                self.tree.commit("other side");
+                self.tree.git(["checkout", "--quiet", &self.branch]);
+                let other = format!("other-{}", self.name.replace('/', "-"));
+                assert!(!self.tree.succeeds(["merge", "--quiet", &other]), "a conflict");
+            }
+            _ => {}
+        }
+    }
+
+    /// States of repositories inside, of processes, and of the worktree as a whole.
+    fn change_surroundings(&self, state: State) -> Option<Child> {
+        match state {
+            S::SubmoduleCommit => {
+                // The submodule is back at its commit; the new one is on a branch of its own.
+                let lib = self.tree.at(&self.tree.path.join("lib"));
+                lib.git(["checkout", "--quiet", "-b", "work"]);
+                lib.write(&self.unique, &self.text);
+                lib.commit("work");
+                lib.git(["checkout", "--quiet", "--detach", "HEAD~1"]);
+            }
+            S::SubmoduleFile => drop(self.tree.write(format!("lib/{}", self.unique), &self.text)),
+            S::SubmoduleStash => {
+                let lib = self.tree.at(&self.tree.path.join("lib"));
+                lib.write("README.md", &self.text);
+                lib.git(["stash", "--quiet"]);
+            }
+            S::NestedRepository => {
+                let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
+                self.tree.write("target/CACHEDIR.TAG", tag);
+                let nested = Repository::empty(&self.tree.path.join("target/nested"), &[]);
+                nested.write(&self.unique, &self.text);
+                nested.commit("nested");
+            }
+            S::NestedClone => {
+                let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
+                self.tree.write("target/CACHEDIR.TAG", tag);
+                let remote = self.world.path.join("remote.git");
+                self.tree.git([
+                    "clone",
+                    "--quiet",
+                    remote.to_str().expect("UTF-8"),
+                    "target/clone",
+                ]);
+            }
+            S::LiveDirectory => return Some(sleep(&self.tree.path.join("src"), Stdio::null())),
+            S::OpenFile => {
+                let file = File::open(self.tree.path.join("README.md")).expect("opened");
+                return Some(sleep(&self.world.path, file.into()));
+            }
+            S::HalfMade => {
+                let mut reason =
+                    LockReason::of_this_process(&self.world.fleet.host, "id").expect("own");
+                reason.start_ticks += 1;
+                let path = self.tree.path.to_str().expect("UTF-8");
+                self.world.shop.git(["worktree", "lock", "--reason", &reason.to_string(), path]);
+                std::fs::remove_file(self.tree.path.join("src/lib.txt")).expect("removed");
+            }
+            S::ForeignLock => {
+                let path = self.tree.path.to_str().expect("UTF-8");
+                self.world.shop.git(["worktree", "lock", "--reason", "on a stick", path]);
+            }
+            S::MissingFolder => std::fs::remove_dir_all(&self.tree.path).expect("removed"),
+            S::NoWorktree => {
+                let path = self.tree.path.to_str().expect("UTF-8");
+                self.world.shop.git(["worktree", "remove", "--force", "--force", path]);
+            }
+            _ => {}
+        }
+        None
+    }
 }
 
 fn sleep(directory: &Path, stdin: Stdio) -> Child {

@@ -35,7 +35,8 @@ pub fn clean_line(host: &Host, row: &CleanedWorktree, dry_run: bool) -> String {
         }
         if let Some(commit) = row.commit.as_ref().filter(|_| row.branch_deleted) {
             let short: String = commit.chars().take(7).collect();
-            parts.push(format!("branch was {short}"));
+            let word = if dry_run { "is" } else { "was" };
+            parts.push(format!("branch {word} {short}"));
         }
     }
     let word = match (row.action, dry_run) {

@@ -91,7 +91,7 @@ impl Checker<'_> {
         if unique.is_empty() {
             return Ok(Vec::new());
         }
-        let input: String = unique.iter().map(|tip| format!("{tip}\n")).collect();
+        let input = unique.into_iter().collect::<Vec<_>>().join("\n") + "\n";
         let listed = git.read(common).args(args).stdin(input).text()?;
         let lines = || listed.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let parents: HashSet<&str> = lines().flat_map(|ids| ids[1..].to_vec()).collect();
