@@ -41,6 +41,10 @@ readme:
     -README_UPDATE=1 cargo test --locked -p agentctl --test it readme::every
     git diff --stat README.md
 
+# Random worktrees, orders and races against `worktree clean`; a failed run prints its seed.
+nemesis-clean rounds="10000":
+    AGENTCTL_NEMESIS_ROUNDS={{rounds}} cargo nextest run -p agentctl-core --test clean --no-capture nemesis
+
 # Measure speed
 bench:
     cargo bench -p agentctl --bench speed

@@ -9,6 +9,8 @@
 mod adapters;
 mod attach;
 mod changes;
+mod clean;
+mod compare;
 mod diff;
 mod doctor;
 mod ended_by;
@@ -26,6 +28,7 @@ mod runs;
 mod send;
 mod status;
 mod stop;
+mod take;
 mod target;
 mod wait;
 mod why;
@@ -38,6 +41,8 @@ use std::time::Duration;
 pub use self::adapters::{AdapterAnswering, AdapterControl, AdapterRow, AdaptersDocument};
 pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 pub use self::changes::{ChangesDocument, ChangesRequest, NoChanges};
+pub use self::clean::{CleanDocument, CleanRequest};
+pub use self::compare::{CompareDocument, CompareRequest, CompareRow, Merges, Verification};
 pub use self::diff::{DiffBase, DiffDocument, DiffRequest, NoDiff, WorkDiff};
 pub use self::doctor::{
     COMPLETION_SHELLS, Check, CheckState, CompletionShell, ConfigFinding, ConfiguredWebhook,
@@ -71,6 +76,7 @@ pub use self::stop::{
     FailedRow, RunWithoutSession, RunWithoutSessionRow, StopDocument, StopNews, StopRequest,
     StopSelection, StopTargets, StoppedRow, SurvivorRow,
 };
+pub use self::take::{NotTaken, TakeDocument, TakeRequest};
 pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};
 pub use self::why::{ExplainedSession, WhyDocument, reason_text};

@@ -7,6 +7,8 @@
 
 mod compare;
 mod error;
+mod exact;
+mod merge;
 mod refs;
 mod repository;
 mod snapshot;
@@ -19,6 +21,8 @@ use std::time::{Duration, Instant};
 
 pub use self::compare::{Comparison, DiffFile, DiffKind};
 pub use self::error::GitError;
+pub use self::exact::{ChangedFile, Contents, WorkTree, git_dir_of};
+pub use self::merge::MergeResult;
 pub use self::refs::{RefEdit, RefTransactionError};
 pub use self::repository::{Head, Repository, path_of};
 pub use self::snapshot::{PrivateStore, SnapshotStore, TreeSnapshot};

@@ -4,18 +4,26 @@
 //! base commit is `refs/agentctl/base/NAME`, and the branch that it began from is in the first line of the
 //! branch's reflog. Nothing is read from our own directories.
 
+pub mod clean;
 pub mod facts;
 pub mod lock_reason;
 pub mod make;
+mod rescue;
+pub mod take;
+mod walk;
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::clean::{
+    CleanAction, CleanError, CleanNews, CleanOrder, CleanSelection, Cleaned, CleanedWorktree, clean,
+};
 pub use self::facts::{Merged, WorktreeFacts, WorktreeState};
 pub use self::lock_reason::LockReason;
 pub use self::make::{MakeError, MakeNews, MakeStep};
+pub use self::rescue::Rescue;
 
 /// The prefix of our branches, unless the configuration has another.
 pub const DEFAULT_PREFIX: &str = crate::names::DEFAULT_BRANCH_PREFIX;

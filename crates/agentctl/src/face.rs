@@ -6,6 +6,7 @@
 //! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
 mod changes;
+mod cleaned;
 mod completions;
 mod conversation;
 mod daemon_change;
@@ -44,6 +45,7 @@ mod unresolved;
 mod waited;
 
 pub use self::changes::ListChanges;
+pub use self::cleaned::{clean_line, not_cleaned, not_taken, take_lines};
 pub use self::completions::{
     Completion, SessionScope, ask_completions, fuse_completions, group_completions,
     session_completions,
@@ -73,9 +75,10 @@ pub use self::inbox::{
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
-    Arrangement, AskListRow, CONTROL_COLUMNS, Column, Cut, Field, FieldValue, FuseListRow,
-    FuseSessions, ListRow, LockListRow, RowContext, RunListRow, SortKey, Template, TemplateError,
-    TextTable, UnknownField, WorktreeListRow, columns_table, field_names, session_argument,
+    Arrangement, AskListRow, CONTROL_COLUMNS, Column, CompareListRow, Cut, Field, FieldValue,
+    FuseListRow, FuseSessions, ListRow, LockListRow, RowContext, RunListRow, SortKey, Template,
+    TemplateError, TextTable, UnknownField, WorktreeListRow, columns_table, field_names,
+    session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};

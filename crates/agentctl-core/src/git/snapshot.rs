@@ -43,7 +43,7 @@ pub enum SnapshotStore {
 /// A private directory with objects, and the object directory that it extends.
 #[derive(Debug)]
 pub struct PrivateStore {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     extends: PathBuf,
 }
 
@@ -73,7 +73,7 @@ impl PrivateStore {
     }
 
     /// Returns the settings of calls that write objects: they are temporary, so speed counts.
-    fn settings(&self) -> [OsString; 3] {
+    pub(super) fn settings(&self) -> [OsString; 3] {
         // The filter of git-lfs stores contents in the repository unless it is told another place.
         let mut lfs = OsString::from("lfs.storage=");
         lfs.push(self.directory.join("lfs"));
@@ -93,6 +93,11 @@ impl Git {
     pub fn scratch_objects(&self, directory: &Path) -> Result<PrivateStore, GitError> {
         let extends = ["rev-parse", "--path-format=absolute", "--git-path", "objects"];
         let extends = as_path(self.read(directory).args(extends).ok()?.stdout);
+        self.private_store(extends)
+    }
+
+    /// Makes a private store that extends an object directory.
+    pub(super) fn private_store(&self, extends: PathBuf) -> Result<PrivateStore, GitError> {
         let store = PrivateStore { directory: self.private_directory()?, extends };
         let made = std::fs::create_dir(store.directory.join("objects"));
         made.map_err(io("the temporary object store cannot be made"))?;
@@ -175,7 +180,10 @@ fn keep_modified_time(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// Clears the marks by which the copied index hides changed files: `assume-unchanged`, and `skip-worktree` of
 /// files that are there.
-fn reveal_hidden<'a>(top: &Path, call: &dyn Fn() -> GitCall<'a>) -> Result<(), GitError> {
+pub(super) fn reveal_hidden<'a>(
+    top: &Path,
+    call: &dyn Fn() -> GitCall<'a>,
+) -> Result<(), GitError> {
     let listed = call().args(["ls-files", "-v", "-z"]).ok()?.stdout;
     let entries = listed.split(|byte| *byte == 0).filter(|entry| entry.len() > 2);
     let (mut assumed, mut skipped) = (Vec::new(), Vec::new());

@@ -18,7 +18,7 @@ use crate::model::Time;
 /// How many worktrees are read at the same time.
 const AT_ONCE: usize = 4;
 /// The reason of git's own lock while it adds a worktree.
-const INITIALIZING: &str = "initializing";
+pub(super) const INITIALIZING: &str = "initializing";
 /// The beginning of the first line in the reflog of a branch.
 const CREATED_FROM: &str = "branch: Created from ";
 
@@ -144,11 +144,13 @@ pub fn of_all(
     let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     found.sort_by_key(|(number, _)| *number);
     let mut facts: Vec<WorktreeFacts> = found.into_iter().map(|(_, facts)| facts).collect();
-    let used: Vec<&str> = entries.iter().filter_map(WorktreeEntry::branch).collect();
-    let mut unused: Vec<&String> =
-        reader.refs.keys().filter(|name| !used.contains(&name.as_str())).collect();
-    unused.sort();
-    facts.extend(unused.into_iter().filter_map(|branch| reader.without_worktree(branch)));
+    let mut unused = reader.without_worktrees(&entries);
+    for facts in &mut unused {
+        if let Err(error) = reader.read_commits(facts) {
+            facts.gaps.push(error.to_string());
+        }
+    }
+    facts.extend(unused);
     Ok(facts)
 }
 
@@ -167,7 +169,7 @@ pub struct Reader<'a> {
     repository: &'a Repository,
     prefix: &'a str,
     /// The values of all branches and base refs.
-    refs: HashMap<String, String>,
+    pub(super) refs: HashMap<String, String>,
     /// The branch of the main working tree.
     main_branch: Option<String>,
 }
@@ -207,7 +209,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the facts that need no look into the directory.
-    fn known(&self, entry: &WorktreeEntry) -> WorktreeFacts {
+    pub(super) fn known(&self, entry: &WorktreeEntry) -> WorktreeFacts {
         let branch = entry.branch().map(str::to_owned);
         let name = branch.as_deref().and_then(|branch| name_of(branch, self.prefix));
         let name = name.map(str::to_owned);
@@ -246,6 +248,15 @@ impl<'a> Reader<'a> {
         if ours { WorktreeState::Ok } else { WorktreeState::Foreign }
     }
 
+    /// Returns the branches of ours that none of these worktrees has checked out, without their commits' facts.
+    pub(super) fn without_worktrees(&self, entries: &[WorktreeEntry]) -> Vec<WorktreeFacts> {
+        let used: Vec<&str> = entries.iter().filter_map(WorktreeEntry::branch).collect();
+        let mut unused: Vec<&String> =
+            self.refs.keys().filter(|name| !used.contains(&name.as_str())).collect();
+        unused.sort();
+        unused.into_iter().filter_map(|branch| self.without_worktree(branch)).collect()
+    }
+
     /// Returns the facts of a branch of ours that no worktree has checked out: a launcher was killed before the
     /// worktree was added, or a person removed the worktree.
     fn without_worktree(&self, branch: &str) -> Option<WorktreeFacts> {
@@ -261,9 +272,6 @@ impl<'a> Reader<'a> {
         };
         let mut facts = self.known(&entry);
         (facts.path, facts.base, facts.state) = (None, Some(base.clone()), WorktreeState::Missing);
-        if let Err(error) = self.read_commits(&mut facts) {
-            facts.gaps.push(error.to_string());
-        }
         Some(facts)
     }
 

@@ -6,6 +6,7 @@ mod asks;
 mod attach;
 mod changes;
 mod colour;
+mod compare;
 mod completions;
 mod config;
 mod daemon;
@@ -95,6 +96,7 @@ enum Command {
     Diff(diff::DiffArgs),
     #[command(subcommand)]
     Worktree(worktree::WorktreeCommand),
+    Compare(compare::CompareArgs),
     #[command(visible_alias = "inbox")]
     Asks(asks::AsksArgs),
     Answer(answer::AnswerArgs),
@@ -177,6 +179,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Group(args) => with_fleet(ui, name::cmd_group, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
         Command::Diff(args) => with_settings(ui, diff::cmd_diff, &args),
+        Command::Compare(args) => with_settings(ui, compare::cmd_compare, &args),
         Command::Worktree(command) => with_settings(ui, worktree::cmd_worktree, &command),
         Command::Asks(args) => with_fleet(ui, asks::cmd_asks, &args),
         Command::Answer(args) => with_fleet(ui, answer::cmd_answer, &args),

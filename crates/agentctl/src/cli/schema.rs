@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use agentctl_core::ask::{
     AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, ChangesDocument,
-    DiffDocument, DoctorDocument, FuseDocument, FusesDocument, GroupLaunchDocument, LaunchPlan,
-    LockDocument, LocksDocument, NamedSession, PruneDocument, RunsDocument, SendDocument,
-    StatusDocument, StopDocument, WaitDocument, WhyDocument, WorktreesDocument,
+    CleanDocument, CompareDocument, DiffDocument, DoctorDocument, FuseDocument, FusesDocument,
+    GroupLaunchDocument, LaunchPlan, LockDocument, LocksDocument, NamedSession, PruneDocument,
+    RunsDocument, SendDocument, StatusDocument, StopDocument, TakeDocument, WaitDocument,
+    WhyDocument, WorktreesDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
@@ -56,6 +57,9 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("name", value(schemars::schema_for!(NamedSession))),
         ("group", value(schemars::schema_for!(NamedSession))),
         ("diff", value(schemars::schema_for!(DiffDocument))),
+        ("compare", value(schemars::schema_for!(CompareDocument))),
+        ("worktree-clean", value(schemars::schema_for!(CleanDocument))),
+        ("worktree-take", value(schemars::schema_for!(TakeDocument))),
         ("worktree-list", value(schemars::schema_for!(WorktreesDocument))),
         ("runs", value(schemars::schema_for!(RunsDocument))),
         ("prune", value(schemars::schema_for!(PruneDocument))),

@@ -1,5 +1,8 @@
 //! `agentctl worktree`: the git worktrees in which agents work.
 
+mod clean;
+mod take;
+
 use std::path::PathBuf;
 
 use agentctl_core::ask::{Fleet, WorktreesDocument, WorktreesRequest};
@@ -18,6 +21,9 @@ use crate::ui::Ui;
 pub(super) enum WorktreeCommand {
     #[command(visible_alias = "ls")]
     List(WorktreeListArgs),
+    Take(take::WorktreeTakeArgs),
+    #[command(visible_alias = "rm")]
+    Clean(clean::WorktreeCleanArgs),
 }
 
 /// List the worktrees of a repository, with the sessions in them
@@ -39,6 +45,8 @@ pub(super) struct WorktreeListArgs {
 pub(super) fn cmd_worktree(ui: &mut Ui, loaded: &Loaded, command: &WorktreeCommand) -> Outcome {
     match command {
         WorktreeCommand::List(args) => cmd_list(ui, loaded, args),
+        WorktreeCommand::Take(args) => take::cmd_take(ui, loaded, args),
+        WorktreeCommand::Clean(args) => clean::cmd_clean(ui, loaded, args),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod adapters;
 mod asks;
+mod compare;
 mod field;
 mod file_changes;
 mod fuses;
@@ -22,6 +23,7 @@ use serde::Serialize;
 
 pub use self::adapters::CONTROL_COLUMNS;
 pub use self::asks::AskListRow;
+pub use self::compare::CompareListRow;
 use self::field::field;
 pub use self::field::{Field, FieldValue, RowContext, UnknownField, field_names};
 pub use self::fuses::{FuseListRow, FuseSessions};

@@ -113,6 +113,7 @@ mod watched_lists;
 mod webhooks;
 mod webhooks_daemon;
 mod webhooks_where;
+mod worktree_clean;
 mod worktrees;
 
 use std::path::PathBuf;

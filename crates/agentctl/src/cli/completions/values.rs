@@ -9,8 +9,9 @@ use super::answer::{Answer, Paths};
 use super::position::{Position, Wanted};
 use crate::cli::{fuses, schema};
 use crate::face::{
-    AskListRow, Completion, FuseListRow, LockListRow, RunListRow, SessionScope, WorktreeListRow,
-    ask_completions, field_names, fuse_completions, group_completions, session_completions,
+    AskListRow, CompareListRow, Completion, FuseListRow, LockListRow, RunListRow, SessionScope,
+    WorktreeListRow, ask_completions, field_names, fuse_completions, group_completions,
+    session_completions,
 };
 use crate::session_table::SessionRow;
 
@@ -225,6 +226,7 @@ fn sort_keys(path: &[&str]) -> Vec<Completion> {
         ["runs"] => field_names::<RunListRow>(),
         ["locks"] => field_names::<LockListRow>(),
         ["fuses"] => field_names::<FuseListRow>(),
+        ["compare"] => field_names::<CompareListRow>(),
         ["worktree", "list"] => field_names::<WorktreeListRow>(),
         ["adapters"] => field_names::<AdapterRow>(),
         ["asks"] => field_names::<AskListRow>(),

@@ -64,7 +64,33 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         "worktree",
         &[
             ("agentctl worktree list", "Worktrees of this repository"),
-            ("agentctl worktree list --json", "As JSON"),
+            ("agentctl worktree take g-4f1a2c/codex", "Merge its work"),
+            ("agentctl worktree clean --merged", "Remove what is merged"),
+        ],
+    ),
+    of(
+        "worktree take",
+        &[
+            ("agentctl worktree take fix", "Merge it into the branch it began from"),
+            ("agentctl worktree take fix --squash", "As one commit"),
+            ("agentctl worktree take @last --into dev", "Into another branch"),
+        ],
+    ),
+    of(
+        "worktree clean",
+        &[
+            ("agentctl worktree clean --dry-run", "What would be removed, and why"),
+            ("agentctl worktree clean fix", "One worktree, by its name"),
+            ("agentctl worktree clean --merged -y", "All that are merged"),
+            ("agentctl worktree clean fix --force", "With its work, which is saved"),
+        ],
+    ),
+    of(
+        "compare",
+        &[
+            ("agentctl compare g-4f1a2c", "The work of a group, side by side"),
+            ("agentctl compare g-4f1a2c --verify 'cargo test'", "Run the tests in each"),
+            ("agentctl compare g-4f1a2c --sort cost", "The cheapest first"),
         ],
     ),
     of(

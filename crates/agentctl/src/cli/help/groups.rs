@@ -11,7 +11,7 @@ use super::super::demo;
 pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["list", "status", "why", "logs", "changes", "events"]),
     ("Act", &["launch", "resume", "attach", "wait", "stop"]),
-    ("Compare", &["diff", "worktree"]),
+    ("Compare", &["diff", "compare", "worktree"]),
     ("Answer", &["asks", "answer", "approve", "deny"]),
     ("Name", &["name", "group"]),
     ("Guard", &["lock", "unlock", "locks", "fuse", "fuses"]),

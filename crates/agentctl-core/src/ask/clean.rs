@@ -1,0 +1,78 @@
+//! The order `worktree clean`: removes worktrees of which everything is elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Fleet;
+use crate::model::{Fault, SCHEMA_VERSION};
+use crate::worktrees::{
+    CleanError, CleanNews, CleanOrder, CleanSelection, CleanedWorktree, WorktreeSettings, clean,
+};
+
+/// The order to clean worktrees.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CleanRequest {
+    /// A directory of the repository; the current directory if null.
+    #[serde(default)]
+    pub directory: Option<PathBuf>,
+    /// Which worktrees are meant.
+    pub which: CleanSelection,
+    /// Remove nothing, and return what would be removed.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Leave the branches.
+    #[serde(default)]
+    pub keep_branch: bool,
+    /// Remove named worktrees with work in them, after a rescue ref was made.
+    #[serde(default)]
+    pub force: bool,
+    /// Remove ignored files that are nowhere else.
+    #[serde(default)]
+    pub ignored: bool,
+    /// The user's settings of worktrees.
+    #[serde(default)]
+    pub settings: WorktreeSettings,
+}
+
+/// The answer to `worktree clean --json`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct CleanDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// Nothing was removed; `removed` says what would be.
+    pub dry_run: bool,
+    /// The worktrees and branches that were looked at.
+    pub worktrees: Vec<CleanedWorktree>,
+    /// The sources that could not be asked for live sessions.
+    pub faults: Vec<Fault>,
+}
+
+impl Fleet {
+    /// Removes worktrees of which everything is elsewhere.
+    pub fn clean_worktrees(
+        &self,
+        request: &CleanRequest,
+        tell: &mut dyn FnMut(CleanNews),
+    ) -> Result<CleanDocument, CleanError> {
+        let directory = request.directory.as_deref().unwrap_or(Path::new(""));
+        let order = CleanOrder {
+            from: self.host.cwd.join(directory),
+            which: request.which.clone(),
+            dry_run: request.dry_run,
+            keep_branch: request.keep_branch,
+            force: request.force,
+            ignored: request.ignored,
+            settings: request.settings.clone(),
+        };
+        let cleaned = clean(self, &order, tell)?;
+        Ok(CleanDocument {
+            schema_version: SCHEMA_VERSION,
+            dry_run: request.dry_run,
+            worktrees: cleaned.worktrees,
+            faults: cleaned.faults,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! The order `worktree take`: takes the work of a worktree into a branch.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Fleet, NotOne};
+use crate::git::{Git, GitError, WorktreeEntry};
+use crate::locks::real_path;
+use crate::model::SCHEMA_VERSION;
+use crate::worktrees::take::{TakeError, TakeOrder, TakeWay, Taken, take};
+use crate::worktrees::{BRANCH_REFS, WorktreeSettings, name_of};
+
+/// The order to take the work of a worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TakeRequest {
+    /// The name, branch or directory of a worktree, or a text that names a session as a user types it.
+    pub of: String,
+    /// The branch that gets the work; the branch that the worktree began from if null.
+    #[serde(default)]
+    pub into: Option<String>,
+    /// How it is taken.
+    #[serde(default)]
+    pub way: TakeWay,
+    /// Take files that are not committed as well.
+    #[serde(default)]
+    pub with_uncommitted: bool,
+    /// The user's settings of worktrees.
+    #[serde(default)]
+    pub settings: WorktreeSettings,
+}
+
+/// The answer to `worktree take --json`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct TakeDocument {
+    /// The version of this document.
+    pub schema_version: u32,
+    /// What was taken.
+    #[serde(flatten)]
+    pub taken: Taken,
+}
+
+/// Why work was not taken.
+#[derive(Debug)]
+pub enum NotTaken {
+    /// The text names neither a worktree nor a single session.
+    NotOne(NotOne),
+    /// The session works in no worktree.
+    NoWorktree {
+        /// The directory of the session.
+        directory: PathBuf,
+    },
+    /// The directory of the session is unknown.
+    UnknownDirectory,
+    /// The work cannot be taken.
+    Refused(TakeError),
+}
+
+impl From<GitError> for NotTaken {
+    fn from(error: GitError) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl Fleet {
+    /// Takes the work of a worktree into a branch. The worktree stays.
+    pub fn take_worktree(&self, request: &TakeRequest) -> Result<TakeDocument, NotTaken> {
+        let order = TakeOrder {
+            path: self.worktree_called(&request.of, &request.settings.prefix)?,
+            into: request.into.clone(),
+            way: request.way,
+            with_uncommitted: request.with_uncommitted,
+            settings: request.settings.clone(),
+        };
+        let taken = take(self, &order).map_err(NotTaken::Refused)?;
+        Ok(TakeDocument { schema_version: SCHEMA_VERSION, taken })
+    }
+
+    /// Finds the directory of a worktree: by its name, branch or directory, or by a session in it.
+    fn worktree_called(&self, text: &str, prefix: &str) -> Result<PathBuf, NotTaken> {
+        let git = Git::find(&self.host)?;
+        let path = real_path(&self.host, Path::new(text));
+        let is_called = |entry: &&WorktreeEntry| {
+            let branch = entry.branch();
+            let short = branch.and_then(|branch| branch.strip_prefix(BRANCH_REFS));
+            branch.and_then(|branch| name_of(branch, prefix)) == Some(text)
+                || short == Some(text)
+                || entry.path == path
+        };
+        let entries = git.worktrees(&self.host.cwd).unwrap_or_default();
+        if let Some(entry) = entries.iter().skip(1).find(is_called) {
+            return Ok(entry.path.clone());
+        }
+        let found = self.target(text).map_err(NotTaken::NotOne)?;
+        let session = self.inspect(&found.target).session.ok_or(NotTaken::UnknownDirectory)?;
+        let cwd = session.cwd.ok_or(NotTaken::UnknownDirectory)?;
+        let directory = real_path(&self.host, Path::new(&cwd));
+        let repository = git.repository(&directory)?;
+        match repository.top {
+            Some(top) if repository.git_dir != repository.common => Ok(top),
+            _ => Err(NotTaken::NoWorktree { directory }),
+        }
+    }
+}

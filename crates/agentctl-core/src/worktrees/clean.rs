@@ -1,0 +1,266 @@
+//! Removes worktrees of which everything is provably elsewhere.
+//!
+//! Each worktree is checked, then, under the mutex of the repository and of its directory, renamed aside and
+//! checked again: a program that writes by its path cannot change it any more, and a program that works in it
+//! is found by its directory and open files. Only then it is removed. Commits that no ref would name afterwards
+//! are named by a rescue ref first.
+
+mod check;
+mod commits;
+mod leftovers;
+mod occupants;
+mod remove;
+mod repositories;
+mod select;
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(super) use self::check::files;
+use self::check::{Finding, Override};
+use self::occupants::Occupants;
+use super::rescue::Rescue;
+use super::{BRANCH_REFS, WorktreeFacts, WorktreeSettings};
+use crate::fleet::Fleet;
+use crate::git::{Git, GitError, Repository, WorktreeEntry};
+use crate::model::Fault;
+
+/// Which worktrees are meant.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CleanSelection {
+    /// These directories, names or branches.
+    Named(Vec<String>),
+    /// All of ours.
+    All,
+    /// Those of ours whose commits are in the branch that they began from.
+    Merged,
+    /// Those of ours in which a session worked and none is live.
+    Ended,
+    /// Those of a group: by their names, and by the sessions in them.
+    Group(String),
+}
+
+/// An order to remove worktrees.
+#[derive(Clone, Debug)]
+pub struct CleanOrder {
+    /// The directory whose repository is meant.
+    pub from: PathBuf,
+    /// Which worktrees are meant.
+    pub which: CleanSelection,
+    /// Remove nothing.
+    pub dry_run: bool,
+    /// Remove the worktree and leave its branch.
+    pub keep_branch: bool,
+    /// Remove a named worktree with work in it, after a rescue ref was made.
+    pub force: bool,
+    /// Remove ignored files that are nowhere else.
+    pub ignored: bool,
+    /// The user's settings.
+    pub settings: WorktreeSettings,
+}
+
+/// What became of a worktree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CleanAction {
+    /// It is removed; with `dry_run` it would be.
+    Removed,
+    /// It is as it was.
+    Kept,
+}
+
+/// One worktree of an order to clean.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct CleanedWorktree {
+    /// Its directory; null for a branch without a worktree.
+    pub path: Option<PathBuf>,
+    /// Its branch; null for a detached HEAD.
+    pub branch: Option<String>,
+    /// The branch without the prefix; null if it is not ours.
+    pub name: Option<String>,
+    /// The commit that it has, or had.
+    pub commit: Option<String>,
+    /// What became of it.
+    pub action: CleanAction,
+    /// Why it is kept, or why it may be removed, a sentence each.
+    pub reasons: Vec<String>,
+    /// Its branch is deleted; with `dry_run` it would be.
+    pub branch_deleted: bool,
+    /// Ignored files and build folders in it that are removed, below its directory.
+    pub ignored: Vec<PathBuf>,
+    /// The ref that keeps what no other ref names.
+    pub rescue: Option<Rescue>,
+    /// It was named, not found by a search.
+    pub named: bool,
+    /// What went wrong after it was removed.
+    pub warnings: Vec<String>,
+}
+
+/// What happens while worktrees are cleaned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CleanNews {
+    /// A worktree is checked.
+    Checking(PathBuf),
+    /// It passed the first check, and will be renamed.
+    Renaming(PathBuf),
+    /// It is renamed, and will be checked again.
+    Renamed(PathBuf),
+    /// It passed the second check, and will be removed.
+    Removing(PathBuf),
+    /// A branch will be deleted.
+    DeletingBranch(String),
+}
+
+/// Why nothing was cleaned.
+#[derive(Debug, thiserror::Error)]
+pub enum CleanError {
+    /// git gave no answer.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// Nothing has this name.
+    #[error("no worktree or branch of agentctl is called `{text}`")]
+    NoSuch {
+        /// The text.
+        text: String,
+        /// The names that there are.
+        names: Vec<String>,
+    },
+    /// `--force` without a name.
+    #[error("--force needs the name or directory of a worktree")]
+    ForceWithoutName,
+}
+
+/// The answer to an order to clean.
+#[derive(Debug)]
+pub struct Cleaned {
+    /// The worktrees, in the order of git.
+    pub worktrees: Vec<CleanedWorktree>,
+    /// The sources that could not be asked for live sessions.
+    pub faults: Vec<Fault>,
+}
+
+/// Cleans worktrees.
+pub fn clean(
+    fleet: &Fleet,
+    order: &CleanOrder,
+    tell: &mut dyn FnMut(CleanNews),
+) -> Result<Cleaned, CleanError> {
+    if order.force && !matches!(order.which, CleanSelection::Named(_)) {
+        return Err(CleanError::ForceWithoutName);
+    }
+    let git = Git::find(&fleet.host)?;
+    let mut cleaned = Cleaned { worktrees: Vec::new(), faults: Vec::new() };
+    for (repository, targets) in select::targets(fleet, &git, order)? {
+        let site = Site { fleet, git: &git, repository: &repository, order };
+        let occupants = Occupants::look(fleet);
+        cleaned.faults.extend(occupants.faults.iter().cloned());
+        for target in targets {
+            if let Some(path) = &target.facts.path {
+                tell(CleanNews::Checking(path.clone()));
+            }
+            let row = site.one(&target, &occupants, tell);
+            if order.which != CleanSelection::Merged || row.action == CleanAction::Removed {
+                cleaned.worktrees.push(row);
+            }
+        }
+    }
+    cleaned.faults.sort();
+    cleaned.faults.dedup();
+    Ok(cleaned)
+}
+
+/// The repository that is cleaned.
+#[derive(Clone, Copy)]
+struct Site<'a> {
+    fleet: &'a Fleet,
+    git: &'a Git,
+    repository: &'a Repository,
+    order: &'a CleanOrder,
+}
+
+/// A worktree, or a branch without one, that may be removed.
+struct Target {
+    facts: WorktreeFacts,
+    /// Its directory in the repository: `worktrees/<id>`.
+    admin: Option<PathBuf>,
+    is_main: bool,
+    named: bool,
+}
+
+impl Target {
+    /// Returns its directory, if it exists.
+    fn directory(&self) -> Option<&Path> {
+        self.facts.path.as_deref().filter(|path| path.symlink_metadata().is_ok())
+    }
+
+    /// Returns the ref of its branch, if removing the worktree deletes it: one of ours.
+    fn own_branch(&self, order: &CleanOrder) -> Option<&str> {
+        let ours = self.facts.name.is_some() && !order.keep_branch;
+        self.facts.branch.as_deref().filter(|_| ours)
+    }
+}
+
+impl Site<'_> {
+    fn one(
+        &self,
+        target: &Target,
+        occupants: &Occupants,
+        tell: &mut dyn FnMut(CleanNews),
+    ) -> CleanedWorktree {
+        let mut row = Self::row(target);
+        remove::restore_interrupted(target);
+        let found = check::Checker::read(self).and_then(|checker| {
+            let at = target.directory();
+            checker.check(target, at, occupants)
+        });
+        match found {
+            Err(error) => row.reasons = vec![error.to_string()],
+            Ok(finding) => {
+                let blocked = finding.blocked(self.order);
+                if !blocked.is_empty() {
+                    row.reasons = blocked;
+                } else if self.order.dry_run {
+                    self.describe(&mut row, target, finding);
+                    row.action = CleanAction::Removed;
+                } else {
+                    remove::remove(self, target, &mut row, tell);
+                }
+            }
+        }
+        row
+    }
+
+    fn row(target: &Target) -> CleanedWorktree {
+        let branch = target.facts.branch.as_deref();
+        CleanedWorktree {
+            path: target.facts.path.clone(),
+            branch: branch.map(|name| name.strip_prefix(BRANCH_REFS).unwrap_or(name).to_owned()),
+            name: target.facts.name.clone(),
+            commit: target.facts.commit.clone(),
+            action: CleanAction::Kept,
+            reasons: Vec::new(),
+            branch_deleted: false,
+            ignored: Vec::new(),
+            rescue: None,
+            named: target.named,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Writes into a row why its worktree may go.
+    fn describe(&self, row: &mut CleanedWorktree, target: &Target, finding: Finding) {
+        row.branch_deleted = target.own_branch(self.order).is_some();
+        row.ignored = finding.ignored;
+        row.reasons = finding.proofs;
+        let doubts = finding.doubts.into_iter().filter(|doubt| doubt.by != Override::Ignored);
+        row.reasons.extend(doubts.map(|doubt| doubt.text));
+    }
+}
+
+/// Returns the entry of git for a directory.
+fn entry_of<'a>(entries: &'a [WorktreeEntry], path: &Path) -> Option<&'a WorktreeEntry> {
+    entries.iter().find(|entry| entry.path == path)
+}

@@ -1,0 +1,274 @@
+//! Whether everything in a worktree is elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use super::occupants::Occupants;
+use super::{CleanOrder, CleanSelection, Site, Target, leftovers, repositories};
+use crate::git::{Contents, GitError, WorkTree, WorktreeEntry, git_dir_of};
+use crate::worktrees::facts::{INITIALIZING, Reader};
+use crate::worktrees::{LockReason, WorktreeState};
+
+/// Files of a git directory that exist while an operation is not finished, with its name.
+const OPERATIONS: [(&str, &str); 8] = [
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("sequencer", "a cherry-pick or revert"),
+    ("BISECT_LOG", "a bisection"),
+    ("MERGE_AUTOSTASH", "a merge"),
+];
+
+/// What may override a doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Override {
+    /// Nothing.
+    Never,
+    /// `--force`, which keeps the content by a rescue ref.
+    Force,
+    /// `--ignored`.
+    Ignored,
+}
+
+/// A reason to keep a worktree.
+#[derive(Clone, Debug)]
+pub(super) struct Doubt {
+    pub text: String,
+    pub by: Override,
+}
+
+/// What the check of a worktree found.
+#[derive(Debug, Default)]
+pub(super) struct Finding {
+    /// The reasons to keep it.
+    pub doubts: Vec<Doubt>,
+    /// Why its commits may go.
+    pub proofs: Vec<String>,
+    /// Ignored files and build folders that would be removed with it.
+    pub ignored: Vec<PathBuf>,
+    /// What its working tree holds; `None` without a directory.
+    pub contents: Option<Contents>,
+    /// The commit that its branch or HEAD names now.
+    pub commit: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn keep(&mut self, text: impl Into<String>) {
+        self.doubts.push(Doubt { text: text.into(), by: Override::Never });
+    }
+
+    pub(super) fn unless(&mut self, by: Override, text: impl Into<String>) {
+        self.doubts.push(Doubt { text: text.into(), by });
+    }
+
+    /// Returns the reasons that this order does not override.
+    pub(super) fn blocked(&self, order: &CleanOrder) -> Vec<String> {
+        let stands = |doubt: &&Doubt| match doubt.by {
+            Override::Never => true,
+            Override::Force => !order.force,
+            Override::Ignored => !order.ignored,
+        };
+        self.doubts.iter().filter(stands).map(|doubt| doubt.text.clone()).collect()
+    }
+}
+
+/// The refs, worktrees and stashes of a repository at one moment.
+pub(super) struct Checker<'a> {
+    pub site: &'a Site<'a>,
+    pub reader: Reader<'a>,
+    pub entries: Vec<WorktreeEntry>,
+    /// The descriptions of the stashes: `WIP on BRANCH: …`.
+    pub stashes: Vec<String>,
+}
+
+impl<'a> Checker<'a> {
+    pub(super) fn read(site: &'a Site<'a>) -> Result<Self, GitError> {
+        let common = &site.repository.common;
+        let host = &site.fleet.host;
+        let prefix = &site.order.settings.prefix;
+        let reader = Reader::new(host, site.git, site.repository, prefix)?;
+        let entries = site.git.worktrees(common)?;
+        let stashes = site.git.stashes(common)?;
+        Ok(Self { site, reader, entries, stashes })
+    }
+
+    /// Checks a worktree whose files are at `at`; `None` if it has no directory.
+    pub(super) fn check(
+        &self,
+        target: &Target,
+        at: Option<&Path>,
+        occupants: &Occupants,
+    ) -> Result<Finding, GitError> {
+        let mut finding = Finding::default();
+        if target.is_main {
+            finding.keep("it is the main working tree");
+            return Ok(finding);
+        }
+        let half_made = self.check_lock(target, &mut finding);
+        let places = [at, target.facts.path.as_deref(), target.admin.as_deref()];
+        for occupant in occupants.below(&places.into_iter().flatten().collect::<Vec<_>>()) {
+            finding.keep(occupant);
+        }
+        if let Some(admin) = &target.admin {
+            for (_, operation) in OPERATIONS.iter().filter(|(file, _)| admin.join(file).exists()) {
+                finding.keep(format!("{operation} is in progress in it"));
+            }
+        }
+        match (at, &target.admin) {
+            (Some(at), Some(admin)) => self.check_tree(admin, at, half_made, &mut finding)?,
+            (Some(_), None) => finding.keep("git does not say where its data is"),
+            (None, Some(admin)) => self.check_missing(admin, &mut finding)?,
+            (None, None) => {}
+        }
+        if let Some(contents) = &finding.contents {
+            finding.commit.clone_from(&contents.commit);
+        } else {
+            finding.commit.clone_from(&target.facts.commit);
+        }
+        self.check_commits(target, &mut finding)?;
+        Ok(finding)
+    }
+
+    /// Checks the lock. Returns whether the worktree was left half-made.
+    fn check_lock(&self, target: &Target, finding: &mut Finding) -> bool {
+        let path = target.facts.path.as_deref();
+        let entry = path.and_then(|path| super::entry_of(&self.entries, path));
+        let Some(reason) = entry.and_then(|entry| entry.locked.as_deref()) else { return false };
+        let host = &self.site.fleet.host;
+        if let Some(launcher) = LockReason::parse(reason) {
+            if !launcher.is_gone(host) {
+                finding.keep(format!("a launch makes it (pid {})", launcher.pid));
+            }
+            return true;
+        }
+        if reason == INITIALIZING && target.facts.name.is_some() {
+            return true;
+        }
+        let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        finding.keep(format!("it is locked{why}; `git worktree unlock` unlocks it"));
+        false
+    }
+
+    /// Checks a worktree that has a directory.
+    fn check_tree(
+        &self,
+        admin: &Path,
+        at: &Path,
+        half_made: bool,
+        finding: &mut Finding,
+    ) -> Result<(), GitError> {
+        if at.symlink_metadata().is_ok_and(|meta| meta.is_symlink()) {
+            finding.keep("its directory is a link");
+            return Ok(());
+        }
+        if git_dir_of(at).as_deref() != std::fs::canonicalize(admin).ok().as_deref() {
+            let empty = std::fs::read_dir(at).is_ok_and(|mut entries| entries.next().is_none());
+            if !(half_made && empty) {
+                finding.keep("its .git file does not lead to this repository");
+            }
+            return Ok(());
+        }
+        let common = &self.site.repository.common;
+        let tree = WorkTree { git_dir: admin.to_owned(), top: at.to_owned() };
+        let keep_objects = self.site.order.force && !self.site.order.dry_run;
+        let contents = self.site.git.contents(&tree, &common.join("objects"), keep_objects)?;
+        self.compare(&tree, &contents, half_made, finding)?;
+        let place = leftovers::Place { tree: &tree, label: String::new(), depth: 0 };
+        leftovers::check(self, &place, &contents, finding)?;
+        repositories::check_unused_modules(self, admin, finding)?;
+        finding.contents = Some(contents);
+        Ok(())
+    }
+
+    /// Compares the files and the index of the worktree with its commit.
+    fn compare(
+        &self,
+        tree: &WorkTree,
+        contents: &Contents,
+        half_made: bool,
+        finding: &mut Finding,
+    ) -> Result<(), GitError> {
+        let git = self.site.git;
+        if let Some(gap) = contents.gaps.first() {
+            finding.keep(format!("not all of its files can be read: {gap}"));
+        }
+        let changed = git.changed_files(tree, contents)?;
+        let lost = changed.iter().filter(|change| !(half_made && change.is_deletion)).count();
+        if lost > 0 {
+            finding.unless(Override::Force, format!("{} not committed", files(lost)));
+        } else if half_made {
+            finding.proofs.push("its launch did not finish".to_owned());
+        }
+        match &contents.staged {
+            None => finding.unless(Override::Force, "it has unresolved conflicts"),
+            Some(staged) => {
+                let known = contents.committed.as_ref() == Some(staged);
+                let unborn_and_empty = contents.commit.is_none() && changed.is_empty();
+                if !known && *staged != contents.on_disk && !unborn_and_empty {
+                    let text = "its index has content that is neither committed nor in its files";
+                    finding.unless(Override::Force, text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a worktree whose directory is missing: git still has its index and its submodules.
+    fn check_missing(&self, admin: &Path, finding: &mut Finding) -> Result<(), GitError> {
+        let common = &self.site.repository.common;
+        let staged = self.site.git.staged_tree(admin, &common.join("objects"))?;
+        let head = self.site.git.tree(admin, "HEAD")?;
+        if staged.is_some() && staged != head {
+            finding
+                .keep("its directory is missing, and its index has content that is not committed");
+        }
+        repositories::check_unused_modules(self, admin, finding)?;
+        finding.proofs.push("its directory is missing".to_owned());
+        Ok(())
+    }
+
+    /// Checks its commits and the stashes made on its branch.
+    fn check_commits(&self, target: &Target, finding: &mut Finding) -> Result<(), GitError> {
+        let order = self.site.order;
+        let stashed = |branch: &str, text: &str| {
+            let named = text.strip_prefix("WIP on ").or_else(|| text.strip_prefix("On "));
+            named.and_then(|rest| rest.split_once(':')).is_some_and(|(name, _)| name == branch)
+        };
+        let branch = target.facts.branch.as_deref();
+        let short = branch.map_or("(no branch)", |name| {
+            name.strip_prefix(crate::worktrees::BRANCH_REFS).unwrap_or(name)
+        });
+        let count = self.stashes.iter().filter(|text| stashed(short, text)).count();
+        if count > 0 && (branch.is_none() || target.own_branch(order).is_some()) {
+            let stashes = if count == 1 { "1 stash was" } else { &format!("{count} stashes were") };
+            finding.unless(Override::Force, format!("{stashes} made on {short}"));
+        }
+        // The commits of a branch that stays are still named by it.
+        if branch.is_some() && target.own_branch(order).is_none() {
+            finding.proofs.push("its branch stays".to_owned());
+            if order.which == CleanSelection::Merged {
+                finding.keep("it is not merged");
+            }
+            return Ok(());
+        }
+        let Some(commit) = finding.commit.clone() else { return Ok(()) };
+        let whereabouts = self.whereabouts(branch, &commit)?;
+        match whereabouts.lost {
+            0 => finding.proofs.push(whereabouts.text),
+            _ => finding.unless(Override::Force, whereabouts.text),
+        }
+        if order.which == CleanSelection::Merged && !whereabouts.in_base_branch {
+            finding.keep("it is not merged");
+        }
+        if target.facts.state == WorktreeState::Missing && target.facts.path.is_none() {
+            finding.proofs.push("it has no worktree".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Returns `1 file is` or `2 files are`.
+pub(in crate::worktrees) fn files(count: usize) -> String {
+    if count == 1 { "1 file is".to_owned() } else { format!("{count} files are") }
+}

@@ -1,0 +1,179 @@
+//! What lies in a working tree and is not in git: ignored files, build folders, repositories inside it.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, OFlags};
+
+use super::check::{Checker, Finding, Override};
+use super::repositories;
+use crate::git::{Contents, GitError, WorkTree, path_of};
+use crate::worktrees::walk::{self, Enter};
+
+/// Folders that tools fill with what they can make again.
+const BUILD_FOLDERS: [&str; 3] = ["node_modules", ".venv", "__pycache__"];
+/// The beginning of a `CACHEDIR.TAG`: its folder holds what can be made again.
+const CACHE_TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+/// How many ignored files are named in a reason.
+const NAMED_FILES: usize = 3;
+
+/// A working tree that is looked through: the worktree itself, or a repository inside it.
+pub(super) struct Place<'a> {
+    pub tree: &'a WorkTree,
+    /// What stands before a reason: empty, or `submodule libs/x: `.
+    pub label: String,
+    /// How many repositories it is inside of.
+    pub depth: usize,
+}
+
+/// Looks for what is not in the tree of all files that git sees.
+pub(super) fn check(
+    checker: &Checker<'_>,
+    place: &Place<'_>,
+    contents: &Contents,
+    finding: &mut Finding,
+) -> Result<(), GitError> {
+    let known = Known::read(checker, place.tree, contents)?;
+    let top = &place.tree.top;
+    let (mut repositories, mut build) = (Vec::new(), None::<PathBuf>);
+    let (mut build_folders, mut copies, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let walked = walk::walk(top, &mut |entry| {
+        let path = &entry.path;
+        let is_directory = entry.kind == FileType::Directory;
+        if path == Path::new(".git") {
+            return Enter::No;
+        }
+        if path.file_name().is_some_and(|name| name == ".git") {
+            repositories.extend(path.parent().map(Path::to_owned));
+            return Enter::No;
+        }
+        let is_repository = is_directory && top.join(path).join(".git").symlink_metadata().is_ok();
+        if is_repository {
+            repositories.push(path.clone());
+            return Enter::No;
+        }
+        if build.as_ref().is_some_and(|build| path.starts_with(build)) {
+            return Enter::Yes;
+        }
+        if is_directory {
+            if !known.directories.contains(path) && is_build_folder(&top.join(path)) {
+                build_folders.push(path.clone());
+                build = Some(path.clone());
+            }
+            return Enter::Yes;
+        }
+        let has_content = matches!(entry.kind, FileType::RegularFile | FileType::Symlink);
+        if known.files.contains(path) || !has_content || entry.size == 0 {
+            return Enter::Yes;
+        }
+        if place.depth == 0 && is_unedited_copy(checker, top, path) {
+            copies.push(path.clone());
+        } else {
+            others.push((path.clone(), entry.size));
+        }
+        Enter::Yes
+    });
+    if let Err(error) = walked {
+        finding.keep(format!("{}not everything in it can be looked at: {error}", place.label));
+    }
+    if !others.is_empty() {
+        finding.unless(Override::Ignored, format!("{}{}", place.label, ignored_files(&others)));
+    }
+    let inside = |path: &PathBuf| top.join(path);
+    if place.depth == 0 {
+        finding.ignored.extend(build_folders);
+        finding.ignored.extend(copies);
+        finding.ignored.extend(others.into_iter().map(|(path, _)| path));
+    }
+    for path in repositories {
+        repositories::check(checker, place, (&path, &inside(&path)), finding)?;
+    }
+    Ok(())
+}
+
+/// Describes ignored files: `2 ignored files are nowhere else (.env, data.db)`.
+fn ignored_files(files: &[(PathBuf, u64)]) -> String {
+    let mut names: Vec<String> =
+        files.iter().take(NAMED_FILES).map(|(path, _)| path.display().to_string()).collect();
+    if files.len() > NAMED_FILES {
+        names.push("…".to_owned());
+    }
+    let files = match files.len() {
+        1 => "1 ignored file is".to_owned(),
+        count => format!("{count} ignored files are"),
+    };
+    format!("{files} nowhere else ({}); --ignored removes them", names.join(", "))
+}
+
+/// The paths that the tree of a snapshot has.
+struct Known {
+    files: HashSet<PathBuf>,
+    /// The directories that these files are in.
+    directories: HashSet<PathBuf>,
+}
+
+impl Known {
+    fn read(checker: &Checker<'_>, tree: &WorkTree, contents: &Contents) -> Result<Self, GitError> {
+        let call = contents.store.see(tree.read(checker.site.git));
+        let listed = call.args(["ls-tree", "-r", "-z", "--full-tree", &contents.on_disk]).ok()?;
+        let (mut files, mut directories) = (HashSet::new(), HashSet::new());
+        for entry in listed.stdout.split(|byte| *byte == 0) {
+            let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+            let path = path_of(&entry[tab + 1..]);
+            directories.extend(path.ancestors().skip(1).map(Path::to_owned));
+            files.insert(path);
+        }
+        Ok(Self { files, directories })
+    }
+}
+
+fn is_build_folder(path: &Path) -> bool {
+    let named = path.file_name().and_then(|name| name.to_str());
+    if named.is_some_and(|name| BUILD_FOLDERS.contains(&name)) {
+        return true;
+    }
+    let mut beginning = Vec::new();
+    let read = open(&path.join("CACHEDIR.TAG"))
+        .and_then(|file| file.take(CACHE_TAG.len() as u64).read_to_end(&mut beginning));
+    read.is_ok() && beginning == CACHE_TAG
+}
+
+/// Says whether a file was copied from the main working tree by the user's settings, and is still the same.
+fn is_unedited_copy(checker: &Checker<'_>, top: &Path, path: &Path) -> bool {
+    let site = checker.site;
+    let configured = site.order.settings.copy.iter().any(|copy| {
+        let copy: PathBuf = copy.components().collect();
+        path.starts_with(copy.strip_prefix(".").unwrap_or(&copy))
+    });
+    configured
+        && !site.repository.bare
+        && is_same_file(&top.join(path), &site.repository.main.join(path)).unwrap_or(false)
+}
+
+/// Compares two regular files by content.
+fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
+    let (mut one, mut other) = (open(one)?, open(other)?);
+    let (mut a, mut b) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    loop {
+        let count = one.read(&mut a)?;
+        if count == 0 {
+            return Ok(other.read(&mut b)? == 0);
+        }
+        if other.read_exact(&mut b[..count]).is_err() || a[..count] != b[..count] {
+            return Ok(false);
+        }
+    }
+}
+
+/// Opens a regular file; a link is not followed.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
+    let file = File::options().read(true).custom_flags(flags.cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    Ok(file)
+}

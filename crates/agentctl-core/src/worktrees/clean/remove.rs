@@ -1,0 +1,278 @@
+//! The removal itself: under the mutexes, after a rename, with a second check.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::check::{Checker, Finding};
+use super::occupants::Occupants;
+use super::{CleanAction, CleanNews, CleanedWorktree, Site, Target};
+use crate::git::{GitError, git_dir_of};
+use crate::locks::{HeldMutex, enter};
+use crate::worktrees::rescue::{self, Kept, Rescue, bookkeeping};
+use crate::worktrees::{BASE_REFS, WorktreeState, walk};
+
+/// Timeout for another clean or launch in the same place.
+const MUTEX_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Removes a worktree that passed the first check. Writes the result into its row.
+pub(super) fn remove(
+    site: &Site<'_>,
+    target: &Target,
+    row: &mut CleanedWorktree,
+    tell: &mut dyn FnMut(CleanNews),
+) {
+    let mut removal = Removal { site, target, aside: None };
+    match removal.run(row, tell) {
+        Ok(()) => row.action = CleanAction::Removed,
+        Err(reasons) => {
+            row.reasons = reasons;
+            if let Err(left) = removal.put_back() {
+                row.reasons.push(left);
+            }
+        }
+    }
+}
+
+/// Renames a worktree back that an interrupted clean left aside.
+pub(super) fn restore_interrupted(target: &Target) {
+    let (Some(path), Some(admin)) = (&target.facts.path, &target.admin) else { return };
+    let Some(aside) = aside_path(path) else { return };
+    let same = || git_dir_of(&aside) == std::fs::canonicalize(admin).ok();
+    if path.symlink_metadata().is_err() && aside.is_dir() && same() {
+        let _stays = rename(&aside, path);
+    }
+}
+
+/// Returns the name that a worktree has while it is removed: beside it, so that relative links to its
+/// submodules' repositories stay right.
+fn aside_path(path: &Path) -> Option<PathBuf> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name()?);
+    name.push(".agentctl-removing");
+    Some(path.with_file_name(name))
+}
+
+/// Renames a directory to a name that must not exist.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => {
+            std::fs::rename(from, to)
+        }
+        other => Ok(other?),
+    }
+}
+
+struct Removal<'a> {
+    site: &'a Site<'a>,
+    target: &'a Target,
+    /// Where its files are while it is removed.
+    aside: Option<PathBuf>,
+}
+
+/// The reasons why a worktree is kept.
+type Reasons = Vec<String>;
+
+fn one(error: impl std::fmt::Display) -> Reasons {
+    vec![error.to_string()]
+}
+
+impl Removal<'_> {
+    fn run(
+        &mut self,
+        row: &mut CleanedWorktree,
+        tell: &mut dyn FnMut(CleanNews),
+    ) -> Result<(), Reasons> {
+        let (site, target) = (self.site, self.target);
+        let _mutexes = self.enter()?;
+        if let Some(path) = target.directory() {
+            let aside = aside_path(path).ok_or_else(|| one("its directory has no name"))?;
+            tell(CleanNews::Renaming(path.to_owned()));
+            rename(path, &aside)
+                .map_err(|error| one(format!("it cannot be renamed to be removed: {error}")))?;
+            self.aside = Some(aside.clone());
+            tell(CleanNews::Renamed(aside));
+        }
+        let checker = Checker::read(site).map_err(one)?;
+        let occupants = Occupants::look(site.fleet);
+        let finding = checker.check(target, self.aside.as_deref(), &occupants).map_err(one)?;
+        self.check_unchanged(&checker, &finding)?;
+        let blocked = finding.blocked(site.order);
+        if !blocked.is_empty() {
+            return Err(blocked);
+        }
+        row.commit.clone_from(&finding.commit);
+        row.rescue = self.rescue(&checker, &finding).map_err(one)?;
+        if let Some(path) = &target.facts.path {
+            tell(CleanNews::Removing(path.clone()));
+            self.forget(&checker, path).map_err(one)?;
+        }
+        if let Some(aside) = self.aside.take() {
+            if let Err(error) = walk::remove(&aside) {
+                let text = format!("{} is not removed completely: {error}", aside.display());
+                row.warnings.push(text);
+            }
+            remove_empty_parent(&aside);
+        }
+        let commit = finding.commit.clone();
+        site.describe(row, target, finding);
+        row.branch_deleted = false;
+        if let (Some(branch), Some(commit)) = (target.own_branch(site.order), commit) {
+            tell(CleanNews::DeletingBranch(branch.to_owned()));
+            match self.delete_branch(branch, &commit) {
+                Ok(()) => row.branch_deleted = true,
+                Err(error) => row.warnings.push(format!("its branch is kept: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the mutex of the repository, under which it is cleaned, and that of the directory, under which
+    /// agents are launched in it.
+    fn enter(&self) -> Result<Vec<HeldMutex>, Reasons> {
+        let host = &self.site.fleet.host;
+        let take = |directory: &Path| {
+            let busy = format!("{} is in use by another launch or clean", directory.display());
+            enter(host, directory, MUTEX_TIMEOUT).map_err(|_| vec![busy])
+        };
+        let mut held = vec![take(&self.site.repository.common)?];
+        if let Some(path) = self.target.directory() {
+            held.push(take(path)?);
+        }
+        Ok(held)
+    }
+
+    /// Checks that the worktree still has the branch with which it was chosen, and that the branch is where HEAD is.
+    fn check_unchanged(&self, checker: &Checker<'_>, finding: &Finding) -> Result<(), Reasons> {
+        let facts = &self.target.facts;
+        let changed = || Err(one("its branch changed while it was checked"));
+        if let Some(path) = &facts.path {
+            let Some(entry) = super::entry_of(&checker.entries, path) else {
+                return Err(one("git does not list it any more"));
+            };
+            if entry.branch() != facts.branch.as_deref() {
+                return changed();
+            }
+        }
+        let Some(branch) = self.target.own_branch(self.site.order) else { return Ok(()) };
+        let elsewhere = |entry: &&crate::git::WorktreeEntry| {
+            entry.branch() == Some(branch) && Some(&entry.path) != facts.path.as_ref()
+        };
+        if checker.entries.iter().any(|entry| elsewhere(&entry)) {
+            return Err(one("another worktree has its branch"));
+        }
+        if checker.reader.refs.get(branch) == finding.commit.as_ref() { Ok(()) } else { changed() }
+    }
+
+    /// Makes a rescue ref for what no ref would name after the removal.
+    fn rescue(&self, checker: &Checker<'_>, finding: &Finding) -> Result<Option<Rescue>, GitError> {
+        let (site, facts) = (self.site, &self.target.facts);
+        let common = &site.repository.common;
+        let nameless = checker.nameless_commits(self.target, finding.commit.as_deref())?;
+        let contents = finding.contents.as_ref();
+        let changed = contents.filter(|contents| {
+            let committed = contents.committed.as_ref();
+            // Files that a killed launch did not check out are no work.
+            let half_made = facts.state == WorktreeState::HalfMade && !site.order.force;
+            !half_made
+                && (committed != Some(&contents.on_disk) || committed != contents.staged.as_ref())
+                && site.order.force
+        });
+        if nameless.is_empty() && changed.is_none() {
+            return Ok(None);
+        }
+        let commit = finding.commit.as_deref();
+        let tree = match (changed, commit) {
+            (Some(contents), _) => contents.on_disk.clone(),
+            (None, Some(commit)) => site.git.tree(common, commit)?.unwrap_or_default(),
+            (None, None) => site.git.empty_tree(common)?,
+        };
+        let staged = changed.and_then(|contents| contents.staged.as_deref());
+        let folder =
+            facts.path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+        let name = match (&facts.name, folder) {
+            (Some(name), _) => name.clone(),
+            (None, Some(folder)) => folder.into_owned(),
+            (None, None) => String::new(),
+        };
+        let kept = Kept {
+            name: &name,
+            tree: &tree,
+            staged: staged.filter(|staged| *staged != tree),
+            commit,
+            others: nameless.into_iter().filter(|id| Some(id.as_str()) != commit).collect(),
+        };
+        let (reference, commit) = rescue::make(site.git, common, site.fleet.host.now(), &kept)?;
+        let command = self.command(&reference);
+        Ok(Some(Rescue { reference, commit, command }))
+    }
+
+    /// Returns the command that brings a worktree or branch back.
+    fn command(&self, reference: &str) -> String {
+        let facts = &self.target.facts;
+        let branch = facts.branch.as_deref().unwrap_or_default();
+        let branch = branch.strip_prefix(super::BRANCH_REFS).unwrap_or(branch);
+        let own = self.target.own_branch(self.site.order).is_some();
+        let quoted = |text: &str| crate::text::shell_word(text);
+        let start = format!("git -C {}", quoted(&self.site.repository.main.to_string_lossy()));
+        match (&facts.path, own) {
+            (Some(path), true) => format!(
+                "{start} worktree add -b {} {} {reference}",
+                quoted(branch),
+                quoted(&path.to_string_lossy())
+            ),
+            (Some(path), false) => format!(
+                "{start} worktree add --detach {} {reference}",
+                quoted(&path.to_string_lossy())
+            ),
+            (None, _) => format!("{start} branch {} {reference}", quoted(branch)),
+        }
+    }
+
+    /// Lets git forget the worktree. Its directory is renamed, so git finds none; if another one was made in its
+    /// place, git refuses.
+    fn forget(&self, checker: &Checker<'_>, path: &Path) -> Result<(), GitError> {
+        let (git, common) = (self.site.git, &self.site.repository.common);
+        let entry = super::entry_of(&checker.entries, path);
+        if entry.is_some_and(|entry| entry.locked.is_some()) {
+            bookkeeping(git, common).args(["worktree", "unlock", "--"]).arg(path).ok()?;
+        }
+        bookkeeping(git, common).args(["worktree", "remove", "--"]).arg(path).ok().map(drop)
+    }
+
+    /// Deletes the branch if it still has the commit that was checked, then its base ref.
+    fn delete_branch(&self, branch: &str, commit: &str) -> Result<(), GitError> {
+        let (git, common) = (self.site.git, &self.site.repository.common);
+        let delete = |name: &str, old: &str| {
+            bookkeeping(git, common).args(["update-ref", "-d", name, old]).ok().map(drop)
+        };
+        delete(branch, commit)?;
+        let facts = &self.target.facts;
+        if let (Some(name), Some(base)) = (&facts.name, &facts.base) {
+            delete(&format!("{BASE_REFS}{name}"), base)?;
+        }
+        Ok(())
+    }
+
+    /// Renames the worktree back.
+    fn put_back(&mut self) -> Result<(), String> {
+        let (Some(aside), Some(path)) = (self.aside.take(), &self.target.facts.path) else {
+            return Ok(());
+        };
+        rename(&aside, path).map_err(|error| {
+            format!("its files are in {}: it cannot be renamed back: {error}", aside.display())
+        })
+    }
+}
+
+/// Removes the directory `<repository>.worktrees` if it is empty.
+fn remove_empty_parent(path: &Path) {
+    if let Some(parent) = path.parent()
+        && parent.to_string_lossy().ends_with(".worktrees")
+    {
+        let _not_empty = std::fs::remove_dir(parent);
+    }
+}

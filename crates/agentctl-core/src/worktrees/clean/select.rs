@@ -1,0 +1,163 @@
+//! The worktrees and branches that an order to clean means.
+
+use std::path::{Path, PathBuf};
+
+use super::{CleanError, CleanOrder, CleanSelection, Target};
+use crate::fleet::{self, Fleet, Query};
+use crate::git::{Git, GitError, Repository, WorktreeEntry, path_of};
+use crate::locks::real_path;
+use crate::worktrees::facts::Reader;
+use crate::worktrees::{BRANCH_REFS, WorktreeFacts, ref_part};
+
+/// Finds the worktrees that are meant, by repository.
+pub(super) fn targets(
+    fleet: &Fleet,
+    git: &Git,
+    order: &CleanOrder,
+) -> Result<Vec<(Repository, Vec<Target>)>, CleanError> {
+    let CleanSelection::Named(texts) = &order.which else {
+        let repository = git.repository(&order.from)?;
+        let all = all(fleet, git, &repository, order)?;
+        return Ok(vec![(repository, swept(fleet, order, all))]);
+    };
+    let mut found: Vec<(Repository, Vec<Target>)> = Vec::new();
+    for text in texts {
+        let (repository, target) = named(fleet, git, order, text)?;
+        match found.iter_mut().find(|(other, _)| other.common == repository.common) {
+            Some((_, targets)) => {
+                let same = |other: &Target| {
+                    (&other.facts.path, &other.facts.branch)
+                        == (&target.facts.path, &target.facts.branch)
+                };
+                if !targets.iter().any(same) {
+                    targets.push(target);
+                }
+            }
+            None => found.push((repository, vec![target])),
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the worktrees of ours that a search means.
+fn swept(fleet: &Fleet, order: &CleanOrder, all: Vec<Target>) -> Vec<Target> {
+    let ours = all.into_iter().filter(|target| target.facts.name.is_some());
+    let list = |group: Option<&String>| {
+        let query = Query { all: true, group: group.cloned(), ..Query::default() };
+        fleet::list(fleet, &query).sessions
+    };
+    let directories = match &order.which {
+        CleanSelection::Ended => list(None),
+        CleanSelection::Group(group) => list(Some(group)),
+        _ => return ours.collect(),
+    };
+    let directories: Vec<PathBuf> = directories
+        .iter()
+        .filter_map(|session| session.cwd.as_ref())
+        .map(|cwd| real_path(&fleet.host, Path::new(cwd)))
+        .collect();
+    let has_session = |target: &Target| {
+        let inside = |path: &PathBuf| directories.iter().any(|cwd| cwd.starts_with(path));
+        target.facts.path.as_ref().is_some_and(inside)
+    };
+    let in_group = |target: &Target| match (&order.which, &target.facts.name) {
+        (CleanSelection::Group(group), Some(name)) => {
+            let group = ref_part(group);
+            name.strip_prefix(&group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        }
+        _ => false,
+    };
+    ours.filter(|target| has_session(target) || in_group(target)).collect()
+}
+
+/// Finds what a text names: a worktree or branch of the present repository, or the directory of a worktree of
+/// any repository.
+fn named(
+    fleet: &Fleet,
+    git: &Git,
+    order: &CleanOrder,
+    text: &str,
+) -> Result<(Repository, Target), CleanError> {
+    let path = real_path(&fleet.host, &order.from.join(text));
+    let here = git.repository(&order.from);
+    let mut names = Vec::new();
+    if let Ok(repository) = &here {
+        let mut all = all(fleet, git, repository, order)?;
+        let by_name = all.iter().position(|target| is_called(&target.facts, text));
+        let by_path = || all.iter().position(|target| target.facts.path.as_ref() == Some(&path));
+        if let Some(at) = by_name.or_else(by_path) {
+            let target = Target { named: true, ..all.swap_remove(at) };
+            return Ok((repository.clone(), target));
+        }
+        names = all.into_iter().filter_map(|target| target.facts.name).collect();
+    }
+    if path.is_dir()
+        && let Ok(repository) = git.repository(&path)
+    {
+        let all = all(fleet, git, &repository, order)?;
+        let found = all.into_iter().find(|target| target.facts.path.as_ref() == Some(&path));
+        if let Some(target) = found {
+            return Ok((repository, Target { named: true, ..target }));
+        }
+    }
+    here?;
+    Err(CleanError::NoSuch { text: text.to_owned(), names })
+}
+
+fn is_called(facts: &WorktreeFacts, text: &str) -> bool {
+    let branch = facts.branch.as_deref();
+    facts.name.as_deref() == Some(text)
+        || branch == Some(text)
+        || branch.and_then(|branch| branch.strip_prefix(BRANCH_REFS)) == Some(text)
+}
+
+/// Lists all worktrees of a repository, the main one first, then the branches of ours without one.
+fn all(
+    fleet: &Fleet,
+    git: &Git,
+    repository: &Repository,
+    order: &CleanOrder,
+) -> Result<Vec<Target>, GitError> {
+    let reader = Reader::new(&fleet.host, git, repository, &order.settings.prefix)?;
+    let entries = git.worktrees(&repository.common)?;
+    let admins = admins(&repository.common);
+    let target = |(at, entry): (usize, &WorktreeEntry)| Target {
+        facts: reader.known(entry),
+        admin: admin_of(&admins, &entry.path),
+        is_main: at == 0,
+        named: false,
+    };
+    let mut targets: Vec<Target> = entries.iter().enumerate().map(target).collect();
+    let unused = reader.without_worktrees(&entries);
+    targets.extend(unused.into_iter().map(|facts| Target {
+        facts,
+        admin: None,
+        is_main: false,
+        named: false,
+    }));
+    Ok(targets)
+}
+
+/// Returns the directories `worktrees/<id>` of a repository, each with the worktree that it names.
+fn admins(common: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten() {
+        let admin = entry.path();
+        let Ok(mut text) = std::fs::read(admin.join("gitdir")) else { continue };
+        while text.last().is_some_and(u8::is_ascii_whitespace) {
+            text.pop();
+        }
+        let named = admin.join(path_of(&text));
+        found.extend(named.parent().map(|path| (admin, path.to_owned())));
+    }
+    found
+}
+
+/// Finds the data of a worktree. Several that name the same directory prove nothing.
+fn admin_of(admins: &[(PathBuf, PathBuf)], path: &Path) -> Option<PathBuf> {
+    let same =
+        |named: &Path| named == path || std::fs::canonicalize(named).is_ok_and(|real| real == path);
+    let mut found = admins.iter().filter(|(_, named)| same(named)).map(|(admin, _)| admin);
+    let first = found.next()?;
+    found.next().is_none().then(|| first.clone())
+}

@@ -1,0 +1,93 @@
+//! Taking the work of a worktree into a branch.
+
+use agentctl_core::worktrees::take::{TakeError, TakeOrder, TakeWay, Taken, take};
+use testkit::{Repository, sandboxed};
+
+use super::World;
+
+fn order(tree: &Repository) -> TakeOrder {
+    TakeOrder {
+        path: tree.path.clone(),
+        into: None,
+        way: TakeWay::Merge,
+        with_uncommitted: false,
+        settings: World::settings(),
+    }
+}
+
+fn taken(world: &World, order: &TakeOrder) -> Taken {
+    take(&world.fleet, order).expect("taken")
+}
+
+#[test]
+fn work_goes_into_a_branch_that_is_checked_out_and_into_one_that_is_not() {
+    sandboxed(|| {
+        let world = World::new(false);
+        let tree = world.made("fix");
+        world.shop.git(["branch", "dev"]);
+        tree.write("one.txt", "one\n");
+        tree.commit("one");
+        let into_main = taken(&world, &order(&tree));
+        assert_eq!((into_main.into.as_str(), into_main.commits, into_main.files), ("main", 1, 1));
+        assert!(world.shop.path.join("one.txt").exists());
+        assert_eq!(world.shop.git(["rev-parse", "HEAD"]), into_main.commit);
+        assert_eq!(world.shop.git(["status", "--short"]), "");
+        tree.write("two.txt", "two\n");
+        let into_dev = TakeOrder {
+            into: Some("dev".into()),
+            way: TakeWay::Squash,
+            with_uncommitted: true,
+            ..order(&tree)
+        };
+        let dev = taken(&world, &into_dev);
+        assert_eq!(world.shop.git(["rev-parse", "dev"]), dev.commit);
+        assert_eq!(world.shop.git(["rev-list", "--count", "main~1..dev", "--first-parent"]), "1");
+        assert_eq!(world.shop.git(["show", "dev:two.txt"]), "two");
+        assert_eq!(tree.git(["status", "--short"]), "?? two.txt");
+        assert!(!world.shop.path.join("two.txt").exists());
+    });
+}
+
+#[test]
+fn conflicts_and_changed_trees_are_refused_and_nothing_changes() {
+    sandboxed(|| {
+        let world = World::new(false);
+        let tree = world.made("fix");
+        tree.write("README.md", "of the worktree\n");
+        tree.commit("work");
+        let head = world.shop.git(["rev-parse", "HEAD"]);
+        world.shop.write("src/lib.txt", "not committed\n");
+        let refused = take(&world.fleet, &order(&tree)).expect_err("changed");
+        assert!(matches!(refused, TakeError::Dirty { count: 1, .. }), "{refused}");
+        world.shop.git(["checkout", "--quiet", "--", "src/lib.txt"]);
+        world.shop.write("README.md", "of the main tree\n");
+        world.shop.commit("other");
+        let before = world.shop.git_files();
+        let refused = take(&world.fleet, &order(&tree)).expect_err("a conflict");
+        assert!(
+            matches!(&refused, TakeError::Conflicts { files, .. } if files == &["README.md"]),
+            "{refused}"
+        );
+        assert_eq!(world.shop.git_files(), before);
+        let forward = TakeOrder { way: TakeWay::FastForward, ..order(&tree) };
+        assert!(take(&world.fleet, &forward).is_err());
+        assert_ne!(world.shop.git(["rev-parse", "HEAD"]), head);
+    });
+}
+
+#[test]
+fn a_lock_of_the_working_tree_refuses_and_without_commits_there_is_nothing_to_take() {
+    sandboxed(|| {
+        let world = World::new(false);
+        let tree = world.made("fix");
+        assert_eq!(taken(&world, &order(&tree)).commits, 0);
+        tree.write("new.txt", "work\n");
+        let refused = take(&world.fleet, &order(&tree)).expect_err("only files");
+        assert!(matches!(refused, TakeError::OnlyUncommitted { uncommitted: 1, .. }), "{refused}");
+        tree.commit("work");
+        let host = &world.fleet.host;
+        agentctl_core::locks::lock(host, &world.shop.path, None, None, None).expect("locked");
+        let refused = take(&world.fleet, &order(&tree)).expect_err("locked");
+        assert!(matches!(refused, TakeError::Occupied { .. }), "{refused}");
+    });
+}

@@ -1,0 +1,167 @@
+//! `agentctl worktree clean`: removes worktrees of which everything is elsewhere.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use agentctl_core::ask::{CleanDocument, CleanRequest};
+use agentctl_core::worktrees::{CleanAction, CleanNews, CleanSelection};
+use clap::Args;
+
+use crate::config::Loaded;
+use crate::face::{clean_line, not_cleaned};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::text::with_tilde;
+use crate::ui::Ui;
+
+/// Remove worktrees of which everything is elsewhere
+///
+/// A worktree goes only if no session or process is in it, all files are committed, and its commits are on its base
+/// branch (also squashed), on another branch or on a remote. Everything else is kept, with the reason. Without a
+/// name all worktrees of agentctl are looked at; on a terminal it asks, off a terminal it needs -y. Exit code 5
+/// if a named worktree is kept.
+#[derive(Args)]
+pub(in crate::cli) struct WorktreeCleanArgs {
+    /// Directories, names or branches of worktrees; also branches of agentctl without one
+    #[arg(value_name = "PATH|NAME", conflicts_with_all = ["merged", "ended", "group"])]
+    names: Vec<String>,
+    /// Only worktrees whose commits are in the branch that they began from
+    #[arg(long, conflicts_with_all = ["ended", "group"])]
+    merged: bool,
+    /// Only worktrees in which a session has ended
+    #[arg(long, conflicts_with = "group")]
+    ended: bool,
+    /// The worktrees of this group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Show what would be removed, and remove nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Leave the branches
+    #[arg(long)]
+    keep_branch: bool,
+    /// Remove named worktrees with work in them, after saving it in a rescue ref
+    #[arg(long, requires = "names")]
+    force: bool,
+    /// Remove ignored files too, such as .env
+    #[arg(long)]
+    ignored: bool,
+    /// A directory of the repository [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// Do not ask for confirmation; required off a terminal without a name
+    #[arg(short, long, conflicts_with = "dry_run")]
+    yes: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl WorktreeCleanArgs {
+    fn which(&self) -> CleanSelection {
+        match (&self.group, self.merged, self.ended) {
+            _ if !self.names.is_empty() => CleanSelection::Named(self.names.clone()),
+            (Some(group), _, _) => CleanSelection::Group(group.clone()),
+            (_, true, _) => CleanSelection::Merged,
+            (_, _, true) => CleanSelection::Ended,
+            _ => CleanSelection::All,
+        }
+    }
+
+    /// Says whether it acts on more than was named.
+    fn needs_consent(&self) -> bool {
+        self.names.is_empty() && self.group.is_none() && !self.yes && !self.dry_run
+    }
+}
+
+pub(super) fn cmd_clean(ui: &mut Ui, loaded: &Loaded, args: &WorktreeCleanArgs) -> Outcome {
+    let mut request = CleanRequest {
+        directory: args.cwd.clone(),
+        which: args.which(),
+        dry_run: args.dry_run,
+        keep_branch: args.keep_branch,
+        force: args.force,
+        ignored: args.ignored,
+        settings: loaded.defaults.worktree.clone(),
+    };
+    if args.needs_consent() {
+        request.dry_run = true;
+        let preview = run(ui, loaded, &request)?;
+        if removed(&preview) > 0 {
+            confirm(ui, loaded, args, &preview)?;
+        }
+        request.dry_run = false;
+    }
+    let document = run(ui, loaded, &request)?;
+    if args.json {
+        ui.json(&document)?;
+    } else {
+        print(ui, loaded, &document)?;
+    }
+    let kept = document.worktrees.iter().any(|row| row.named && row.action == CleanAction::Kept);
+    let code = super::super::answered(ui, &document.faults);
+    Ok(if kept { ExitCode::from(Kind::Refused.exit_code()) } else { code })
+}
+
+fn run(ui: &mut Ui, loaded: &Loaded, request: &CleanRequest) -> Result<CleanDocument, Failure> {
+    let shows_progress = ui.shows_progress() && ui.is_terminal();
+    let mut tell = |news: CleanNews| {
+        if let (true, CleanNews::Removing(path)) = (shows_progress, &news) {
+            ui.note(&format!("removing {}", path.display()));
+        }
+    };
+    loaded.fleet().clean_worktrees(request, &mut tell).map_err(|error| not_cleaned(&error))
+}
+
+fn removed(document: &CleanDocument) -> usize {
+    document.worktrees.iter().filter(|row| row.action == CleanAction::Removed).count()
+}
+
+/// Shows what is to be removed. On a terminal the user must confirm; elsewhere `-y` is required.
+fn confirm(
+    ui: &mut Ui,
+    loaded: &Loaded,
+    args: &WorktreeCleanArgs,
+    preview: &CleanDocument,
+) -> Result<(), Failure> {
+    let count = removed(preview);
+    let what = if count == 1 { "1 worktree".to_owned() } else { format!("{count} worktrees") };
+    if !args.json {
+        print(ui, loaded, preview)?;
+    }
+    if args.json || !ui.converses() {
+        let message = format!("nothing was removed: removing {what} needs a confirmation");
+        let failure = Failure::new(Kind::Refused, message)
+            .hint("add -y to confirm, or name the worktrees; on a terminal this command asks");
+        let rows = preview.worktrees.iter().filter(|row| row.action == CleanAction::Removed);
+        let names = rows.filter_map(|row| row.name.clone().filter(|_| args.json));
+        return Err(names.fold(failure, Failure::candidate));
+    }
+    if ui.confirm(&format!("remove {what}?"))? {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::Refused, "nothing was removed"))
+}
+
+fn print(ui: &mut Ui, loaded: &Loaded, document: &CleanDocument) -> std::io::Result<()> {
+    if document.worktrees.is_empty() {
+        ui.note("there are no such worktrees");
+    }
+    for row in &document.worktrees {
+        ui.line(&clean_line(&loaded.host, row, document.dry_run))?;
+    }
+    ui.flush()?;
+    for row in &document.worktrees {
+        for warning in &row.warnings {
+            ui.warn(warning);
+        }
+        if let Some(rescue) = &row.rescue {
+            let name = row.name.as_ref().or(row.branch.as_ref()).cloned();
+            let path = || row.path.as_ref().map(|path| path.to_string_lossy().into_owned());
+            let name = name.or_else(path).unwrap_or_default();
+            let name = with_tilde(&loaded.host.home, &name);
+            ui.note(&format!("{name}: saved as {}; to bring it back:", rescue.reference));
+            ui.note(&format!("  {}", rescue.command));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Worktrees that were cleaned or taken, in words, with hints and exit codes.
+
+use agentctl_core::ask::{Fleet, NotTaken};
+use agentctl_core::host::Host;
+use agentctl_core::worktrees::take::{TakeError, TakeWay, Taken};
+use agentctl_core::worktrees::{CleanAction, CleanError, CleanedWorktree};
+
+use super::failed_worktree::git_failure;
+use super::unresolved::unresolved;
+use crate::failure::{Failure, Kind};
+use crate::text::with_tilde;
+
+/// How many ignored paths a line names.
+const NAMED_PATHS: usize = 3;
+/// How many names a hint lists.
+const NAMED_WORKTREES: usize = 8;
+
+/// Returns the line about a worktree: `removed  ~/shop.worktrees/x   main has its commits; branch was 91be2d0`.
+#[must_use]
+pub fn clean_line(host: &Host, row: &CleanedWorktree, dry_run: bool) -> String {
+    let place = match (&row.path, &row.branch) {
+        (Some(path), _) => with_tilde(&host.home, &path.to_string_lossy()),
+        (None, Some(branch)) => format!("branch {branch}"),
+        (None, None) => "-".to_owned(),
+    };
+    let mut parts = row.reasons.clone();
+    if row.action == CleanAction::Removed {
+        if !row.ignored.is_empty() {
+            let shown = row.ignored.iter().take(NAMED_PATHS).map(|path| path.display().to_string());
+            let mut shown: Vec<String> = shown.collect();
+            if row.ignored.len() > NAMED_PATHS {
+                shown.push(format!("{} more", row.ignored.len() - NAMED_PATHS));
+            }
+            parts.push(format!("ignored: {}", shown.join(", ")));
+        }
+        if let Some(commit) = row.commit.as_ref().filter(|_| row.branch_deleted) {
+            let short: String = commit.chars().take(7).collect();
+            let word = if dry_run { "is" } else { "was" };
+            parts.push(format!("branch {word} {short}"));
+        }
+    }
+    let word = match (row.action, dry_run) {
+        (CleanAction::Kept, _) => "kept",
+        (CleanAction::Removed, false) => "removed",
+        (CleanAction::Removed, true) => "would remove",
+    };
+    format!("{word:<8} {place}   {}", parts.join("; "))
+}
+
+/// Says why nothing was cleaned.
+#[must_use]
+pub fn not_cleaned(error: &CleanError) -> Failure {
+    match error {
+        CleanError::Git(error) => git_failure(error),
+        CleanError::NoSuch { names, .. } => {
+            let failure = Failure::new(Kind::NotFound, error.to_string());
+            if names.is_empty() {
+                return failure.hint("`agentctl worktree list` lists the worktrees");
+            }
+            let names: Vec<&str> = names.iter().take(NAMED_WORKTREES).map(String::as_str).collect();
+            failure.hint(format!("worktrees: {}", names.join(", ")))
+        }
+        CleanError::ForceWithoutName => Failure::new(Kind::Usage, error.to_string())
+            .hint("`agentctl worktree clean NAME --force`"),
+    }
+}
+
+/// Returns the line about work that was taken, and remarks.
+#[must_use]
+pub fn take_lines(taken: &Taken) -> (String, Vec<String>) {
+    let Taken { branch, into, .. } = taken;
+    let short: String = taken.commit.chars().take(7).collect();
+    let some = |count: usize, what: &str| {
+        if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+    };
+    let mut remarks = Vec::new();
+    if taken.left_behind > 0 {
+        let files = some(taken.left_behind, "file");
+        remarks.push(format!(
+            "{files} not committed in {branch}: not taken; --with-uncommitted takes them"
+        ));
+    }
+    if taken.commits == 0 {
+        return (format!("{into} has everything of {branch} already"), remarks);
+    }
+    let word = match taken.way {
+        TakeWay::Merge => "merged",
+        TakeWay::Squash => "squashed",
+        TakeWay::FastForward => "moved",
+    };
+    let what = format!("{}, {}", some(taken.commits, "commit"), some(taken.files, "file"));
+    let line = match taken.way {
+        TakeWay::FastForward => format!("moved {into} forward to {short} of {branch} ({what})"),
+        _ => format!("{word} {branch} into {into} as {short} ({what})"),
+    };
+    (format!("{line}; the worktree is still there"), remarks)
+}
+
+/// Says why work was not taken.
+#[must_use]
+pub fn not_taken(fleet: &Fleet, text: &str, why: NotTaken) -> Failure {
+    match why {
+        NotTaken::NotOne(not_one) => unresolved(fleet, text, not_one)
+            .hint("`agentctl worktree list` lists the worktrees of this repository"),
+        NotTaken::NoWorktree { directory } => {
+            let directory = with_tilde(&fleet.host.home, &directory.to_string_lossy());
+            Failure::new(
+                Kind::Refused,
+                format!("`{text}` works in {directory}, which is no worktree"),
+            )
+            .hint("its commits are in that repository already")
+        }
+        NotTaken::UnknownDirectory => {
+            Failure::new(Kind::Failed, format!("the directory of `{text}` is unknown"))
+        }
+        NotTaken::Refused(error) => refused(text, &error),
+    }
+}
+
+fn refused(text: &str, error: &TakeError) -> Failure {
+    let failure = |kind| Failure::new(kind, error.to_string());
+    match error {
+        TakeError::Git(error) => git_failure(error),
+        TakeError::NoBranch(_) => failure(Kind::NotFound).hint(
+            "`git branch` lists the branches; a remote one must be fetched and named locally",
+        ),
+        TakeError::NoBaseBranch { .. } => failure(Kind::Refused).hint("name a branch with --into"),
+        TakeError::Itself(_) => failure(Kind::Refused).hint("name another branch with --into"),
+        TakeError::OnlyUncommitted { .. } => failure(Kind::Refused)
+            .hint(format!("`agentctl worktree take {text} --with-uncommitted` takes them")),
+        TakeError::Conflicts { commands, .. } => failure(Kind::Refused)
+            .hint(format!("nothing was changed; by hand: {}", commands.join(" && "))),
+        TakeError::NotForward { .. } => {
+            failure(Kind::Refused).hint("without --ff a merge commit is made")
+        }
+        TakeError::Dirty { .. } => {
+            failure(Kind::Refused).hint("commit or stash them, or name another branch with --into")
+        }
+        TakeError::Occupied { .. } => failure(Kind::Refused)
+            .hint("wait until it has ended, or name another branch with --into"),
+        TakeError::Moved { .. } => failure(Kind::Refused).hint("try again"),
+    }
+}
