@@ -30,7 +30,7 @@ pub enum Patches {
     Yes,
 }
 
-/// What the records of a session say about changed files.
+/// The changed files of a session, as its records have them.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// The session's directory.
@@ -45,7 +45,7 @@ pub struct Changes {
     pub unanswered: u64,
     /// The number of subagents whose records are included.
     pub subagents: u64,
-    /// What was left out, in sentences.
+    /// The parts that were left out, in sentences.
     pub left_out: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a native line says about changed files and shell commands. The room `changes` adds them up.
+//! The changed files and shell commands that a native line records. The room `changes` adds them up.
 
 mod apply_patch;
 mod lines;
@@ -7,7 +7,7 @@ pub(crate) use self::apply_patch::patched;
 pub use self::lines::{LineHunk, applied, counted, difference, hunks_of_unified};
 use crate::model::{ChangeTold, ChangedBy, Time};
 
-/// What the records of an agent tell about changed files, for `agentctl adapters`.
+/// How much the records of an agent hold about changed files, for `agentctl adapters`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangesTold {
     /// The changed lines of its tools.
@@ -62,7 +62,7 @@ pub enum CallEnd {
     Refused,
 }
 
-/// What a record says about the file before and after a change.
+/// The content that a record gives for a file before and after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditKind {
     /// The file was created.

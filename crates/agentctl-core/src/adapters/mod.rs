@@ -289,7 +289,7 @@ pub struct Capabilities {
     pub cost: bool,
     /// Sees subagents.
     pub subagents: bool,
-    /// What its records tell about changed files.
+    /// How much its records hold about changed files.
     pub changes: ChangesTold,
 }
 

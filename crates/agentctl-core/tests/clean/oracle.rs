@@ -87,8 +87,9 @@ impl Oracle {
         Some(())
     }
 
-    /// Returns what is neither on the disk nor named by a ref any more.
-    pub(super) fn lost(&self, world: &World) -> Vec<String> {
+    /// Returns what is neither on the disk nor named by a ref any more. A stash needs its branch, unless the branch was
+    /// removed by force: the stash itself stays.
+    pub(super) fn lost(&self, world: &World, is_forced: bool) -> Vec<String> {
         let now = Self::look(world);
         let mut lost = Vec::new();
         lost.extend(self.commits.difference(&now.commits).map(|id| format!("commit {id}")));
@@ -105,7 +106,9 @@ impl Oracle {
         }
         let branches = self.stashed.iter().filter(|branch| self.branches.contains(*branch));
         let gone = branches.filter(|branch| !now.branches.contains(*branch));
-        lost.extend(gone.map(|branch| format!("the branch {branch} of a stash")));
+        lost.extend(
+            gone.filter(|_| !is_forced).map(|branch| format!("the branch {branch} of a stash")),
+        );
         lost
     }
 }

@@ -15,7 +15,7 @@ use crate::ui::Ui;
 
 /// Show the files that a session changed, as its agent recorded it
 ///
-/// Only what the agent's own records tell, subagents included; refused and failed edits do not count. The last
+/// Only what the agent's own records say, subagents included; refused and failed edits do not count. The last
 /// line counts the shell commands that left no record. NOW compares the file with the state that the record
 /// leaves it in.
 #[derive(Args)]

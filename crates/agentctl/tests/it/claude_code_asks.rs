@@ -410,6 +410,14 @@ fn a_second_answer_is_not_delivered_while_the_first_is_on_its_way() {
         let asking = Asking::headless();
         let ask = asking.ask();
         let asker = Asking::askers()[0];
+        // The ask is shown before the socket listens; `0001` in its flags means that it does.
+        let socket = asking.folder().join(format!("{asker}.sock"));
+        let socket = socket.to_string_lossy().into_owned();
+        eventually("the asker listens", || {
+            let sockets = std::fs::read_to_string("/proc/net/unix").expect("readable");
+            let mut own = sockets.lines().filter(|line| line.ends_with(&socket));
+            own.any(|line| line.split_whitespace().nth(3) == Some("00010000")).then_some(())
+        });
         let asker =
             rustix::process::Pid::from_raw(i32::try_from(asker).expect("a pid")).expect("a pid");
         rustix::process::kill_process(asker, rustix::process::Signal::STOP).expect("it lives");

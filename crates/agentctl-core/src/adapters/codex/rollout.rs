@@ -460,7 +460,7 @@ impl From<Usage> for Tokens {
     }
 }
 
-/// What is counted in a rollout and its subagents'.
+/// The counters over a rollout and those of its subagents.
 #[derive(Default)]
 struct Count {
     /// The ids of the responses whose tokens were added.

@@ -88,7 +88,7 @@ pub(in crate::cli) static ALL: &[Examples] = &[
     of(
         "compare",
         &[
-            ("agentctl compare g-4f1a2c", "The work of a group, side by side"),
+            ("agentctl compare g-4f1a2c", "The work of a group"),
             ("agentctl compare g-4f1a2c --verify 'cargo test'", "Run the tests in each"),
             ("agentctl compare g-4f1a2c --sort cost", "The cheapest first"),
         ],
