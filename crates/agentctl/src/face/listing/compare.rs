@@ -1,7 +1,7 @@
 //! The fields of `agentctl compare`.
 
 use agentctl_core::ask::{CompareRow, Merges, Verification};
-use agentctl_core::model::Outcome;
+use agentctl_core::model::{Outcome, Status};
 use anstyle::Style;
 use serde::Serialize;
 
@@ -53,10 +53,7 @@ impl ListRow for CompareListRow {
         Field { name: "session", value: |_, row| FieldValue::text(row.0.session.clone()) },
         Field { name: "adapter", value: |_, row| FieldValue::text(row.0.adapter.clone()) },
         Field { name: "agent", value: |_, row| FieldValue::text(row.0.adapter.clone()) },
-        Field {
-            name: "status",
-            value: |_, row| FieldValue::text(row.0.status.map(|status| status.word())),
-        },
+        Field { name: "status", value: |_, row| FieldValue::text(row.0.status.map(Status::word)) },
         Field {
             name: "outcome",
             value: |_, row| FieldValue::text(row.0.outcome.map(Outcome::word)),
