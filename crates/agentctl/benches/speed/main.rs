@@ -21,6 +21,7 @@ mod promises;
 mod table;
 mod telling;
 mod waiting;
+mod worktrees;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

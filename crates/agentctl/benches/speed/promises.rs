@@ -56,6 +56,7 @@ pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
     bench.asking();
     bench.asker();
     bench.awake();
+    bench.worktrees();
     bench.rows
 }
 
@@ -108,7 +109,13 @@ impl Bench<'_> {
         self.add(what, reference, times, result, target, most.map(|most| times.ratio <= most));
     }
 
-    fn at_most_above(&mut self, what: String, reference: &str, times: Times, most_ms: f64) {
+    pub(crate) fn at_most_above(
+        &mut self,
+        what: String,
+        reference: &str,
+        times: Times,
+        most_ms: f64,
+    ) {
         let result = format!("{:+.1} ms", times.difference);
         let target = format!("at most +{most_ms:.0} ms");
         self.add(what, reference, times, result, target, Some(times.difference <= most_ms));

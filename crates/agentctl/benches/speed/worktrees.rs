@@ -1,0 +1,83 @@
+//! The cost of worktrees beside what git itself needs.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use testkit::Repository;
+
+use crate::measure::{Times, command, compare, ours};
+use crate::promises::Bench;
+
+/// How many files the repository has.
+const FILES: usize = 4000;
+/// How many worktrees are listed.
+const WORKTREES: usize = 50;
+
+impl Bench<'_> {
+    pub(crate) fn worktrees(&mut self) {
+        let list = format!("`worktree list`, {WORKTREES} worktrees of {FILES} files");
+        let launch = format!("`launch --worktree`, {FILES} files");
+        if self.wanted(&list) {
+            let shop = repository(&self.directory.join("worktree-list"));
+            for number in 0..WORKTREES {
+                add(&shop, number);
+            }
+            // The same questions by git itself, four at a time.
+            let script = "git worktree list --porcelain | sed -n 's/^worktree //p' \
+                | xargs -P 4 -I{} git -C {} status --porcelain --untracked-files=all";
+            let mut theirs = command(&shop.path, "/bin/sh", &["-c", script]);
+            let mut listing = ours(&shop.path, &["worktree", "list", "--json"]);
+            let (theirs, listing) =
+                (theirs.current_dir(&shop.path), listing.current_dir(&shop.path));
+            let times = compare(self.options.runs.min(5), theirs, listing);
+            self.at_most_ratio(list, "`git status`, 4 at a time", times, Some(1.5));
+        }
+        if self.wanted(&launch) {
+            let shop = repository(&self.directory.join("worktree-launch"));
+            let times = launches(&shop, self.options.runs.min(7));
+            self.at_most_above(launch, "`git worktree add` and a plain launch", times, 60.0);
+        }
+    }
+}
+
+fn repository(path: &Path) -> Repository {
+    if path.exists() {
+        std::fs::remove_dir_all(path).expect("removed");
+    }
+    let shop = Repository::new(&path.join("shop"));
+    for number in 0..FILES {
+        shop.write(format!("src/{}/{number}.txt", number % 40), format!("file {number}\n"));
+    }
+    shop.commit("files");
+    shop
+}
+
+fn add(shop: &Repository, number: usize) -> PathBuf {
+    let path = shop.path.with_file_name("shop.worktrees").join(format!("n{number}"));
+    let branch = format!("agentctl/n{number}");
+    shop.git(["worktree", "add", "--quiet", "-b", &branch, path.to_str().expect("UTF-8")]);
+    path
+}
+
+/// Measures, in turn, git's own worktree with a plain launch, and a launch with a worktree.
+fn launches(shop: &Repository, runs: usize) -> Times {
+    let (mut apart, mut together) = (Vec::new(), Vec::new());
+    for run in 0..=runs {
+        let start = Instant::now();
+        let path = add(shop, run);
+        launch(&shop.path, &path, &[]);
+        apart.push(start.elapsed().as_secs_f64() * 1000.0);
+        let start = Instant::now();
+        launch(&shop.path, &shop.path, &[&format!("--worktree=bench-{run}")]);
+        together.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    // The first of each warms the page cache and is not counted.
+    Times::of(apart.split_off(1), together.split_off(1))
+}
+
+fn launch(home: &Path, directory: &Path, more: &[&str]) {
+    let args = [&["launch", "demo", "-p", "x [[say:done]]"], more].concat();
+    let mut launch = ours(home, &args);
+    let launched = launch.current_dir(directory).output().expect("started");
+    assert!(launched.status.success(), "the launch failed");
+}
