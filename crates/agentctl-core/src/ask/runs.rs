@@ -143,14 +143,17 @@ impl Fleet {
             let said = said.or(launched.map(String::as_str));
             said.filter(|word| !word.is_empty()).map(str::to_owned)
         };
+        // Both facts come from one read: the shim may record the end between two.
+        let ended = run.ended();
+        let ended_at = ended.as_ref().map(|ended| ended.at).or_else(|| run.over(&self.host));
         RunRow {
             group: given(Word::Group, spec.as_ref().and_then(|s| s.group.as_ref())),
             name: given(Word::Name, spec.as_ref().and_then(|s| s.name.as_ref())),
             id: run.id.clone(),
             session,
             started_at: spec.as_ref().map(|spec| spec.at),
-            ended_at: run.over(&self.host),
-            exit: run.ended().map(|ended| ended.exit),
+            ended_at,
+            exit: ended.map(|ended| ended.exit),
             hook_failures: moments.into_iter().filter_map(failure).collect(),
             bytes: run.bytes(),
             directory: run.directory.to_string_lossy().into_owned(),
