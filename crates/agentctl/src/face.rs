@@ -63,7 +63,7 @@ pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
 pub use self::holders::holder_text;
 pub use self::inbox::{
     AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,
-    ask_summary, field_reply, not_answered,
+    ask_summary, field_reply, not_answered, several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{

@@ -152,9 +152,9 @@ impl<'a> PromptedSession<'a> {
     fn turn_has_begun(&self, limit: Duration) -> bool {
         let status = self.server.get(&self.at_work, limit);
         status.is_ok_and(|status| status.get(self.id).is_some())
-            || self.newest(limit).is_some_and(|(id, role)| {
-                role == "assistant" && self.before.as_ref() != Some(&id)
-            })
+            || self
+                .newest(limit)
+                .is_some_and(|(id, role)| role == "assistant" && self.before.as_ref() != Some(&id))
     }
 
     /// Returns the id and the role of the newest message.
