@@ -88,9 +88,17 @@ pub fn find(fleet: &Fleet, text: &str, adapter: Option<&str>) -> Result<OpenAsk,
     }
     let query = Query { adapter: adapter.map(str::to_owned), ..Query::default() };
     let found = fleet::asks(fleet, &query);
-    let faults = found.faults;
+    choose(found.rows, text, found.faults)
+}
+
+/// Chooses the one ask whose id begins with this text: a text that fits several asks names none of them.
+fn choose(
+    rows: Vec<WaitingSession>,
+    text: &str,
+    faults: Vec<Fault>,
+) -> Result<OpenAsk, AnswerError> {
     let mut fitting = Vec::new();
-    for row in found.rows {
+    for row in rows {
         for ask in row.asks {
             if ask.id.starts_with(text) {
                 fitting.push((row.session.clone(), ask));
@@ -265,6 +273,33 @@ fn deliver(fleet: &Fleet, now: &OpenAsk, reply: &Reply) -> Result<Delivered, Ans
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::blank_session;
+
+    #[test]
+    fn a_beginning_that_two_asks_share_names_neither() {
+        let waiting = |ids: &[&str]| {
+            let session = blank_session("demo", "/home/ada".into());
+            let with = |id: &&str| Ask { id: (*id).to_owned(), ..Ask::of(&session) };
+            let asks = ids.iter().map(with).collect();
+            WaitingSession { session, asks }
+        };
+        // In one session, and in two.
+        for rows in [
+            vec![waiting(&["abcdef01", "abcdef02", "12345678"])],
+            vec![waiting(&["abcdef01"]), waiting(&["12345678", "abcdef02"])],
+        ] {
+            let find = |text: &str| choose(rows.clone(), text, Vec::new());
+            match find("abcdef") {
+                Err(AnswerError::Several(asks)) => {
+                    let ids: Vec<&str> = asks.iter().map(|ask| ask.id.as_str()).collect();
+                    assert_eq!(ids, ["abcdef01", "abcdef02"]);
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(find("abcdef02").expect("one").ask.id, "abcdef02");
+            assert!(matches!(find("fedcba"), Err(AnswerError::Gone(_))));
+        }
+    }
 
     #[test]
     fn a_second_answer_to_an_ask_waits_until_the_first_is_delivered() {

@@ -71,7 +71,7 @@ pub use self::group_launch::{matrix_failure, plan_lines, slot_failure, slot_star
 pub use self::holders::holder_text;
 pub use self::inbox::{
     AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,
-    ask_summary, field_reply, not_answered,
+    ask_summary, field_reply, not_answered, several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{

@@ -13,6 +13,9 @@ use crate::kernel::{Liveness, Process};
 use crate::marks::{self, MARKER, Marker, hook};
 use crate::model::{InternedName, Session, word};
 
+/// The variables that name the configuration file.
+const CONFIGURATION_VARIABLES: [&str; 3] = [marks::CONFIG, "XDG_CONFIG_HOME", "HOME"];
+
 /// An agent above the answering process.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct AnswererAbove {
@@ -124,7 +127,23 @@ impl Answerer {
             // The session of this agent is not known: it may be the one that asks.
             None => true,
         };
-        !fleet.host.agents_may_answer_others || self.above.iter().any(is_ours)
+        let others = fleet.host.agents_may_answer_others && self.shares_configuration(fleet);
+        !others || self.above.iter().any(is_ours)
+    }
+
+    /// Says whether the agents above the answering process were started with the configuration file that this
+    /// process has read. A process below an agent can name another file in its own environment.
+    fn shares_configuration(&self, fleet: &Fleet) -> bool {
+        let kernel = &fleet.host.kernel;
+        let named = |pid: u32| {
+            let process = kernel.process(pid).ok().flatten()?;
+            kernel.environ(&process.id, &CONFIGURATION_VARIABLES).ok()
+        };
+        let is_agent =
+            |above: &&AnswererAbove| matches!(above.link, AnswererLink::Agent | AnswererLink::Shim);
+        let mut agents = self.above.iter().filter(is_agent).peekable();
+        let ours = named(std::process::id());
+        ours.is_some() && agents.peek().is_some() && agents.all(|agent| named(agent.pid) == ours)
     }
 }
 

@@ -9,10 +9,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::process_scan::{ProcessTable, ScannedProcess, ancestors, bears, borne, parent, shim_of};
+use super::process_scan::{
+    self, ProcessTable, ScannedProcess, ancestors, bears, borne, is_reaper, parent, shim_of,
+};
 use super::run_folders::is_this_program;
 use super::tree::{Membership, Spared, Tree};
-use crate::kernel::Brief;
+use crate::kernel::{Brief, Liveness};
 use crate::marks::MARKER;
 use crate::model::ProcId;
 
@@ -257,5 +259,38 @@ impl Tree<'_> {
             .others
             .iter()
             .position(|o| o.inside_us && !o.around_us && bears(seen, &o.marks, &o.processes, table))
+    }
+
+    /// Says why processes that left the agent may live on unseen: the run's shim died before the agent, and
+    /// processes live that may be orphans of the agent.
+    pub(super) fn lost_shim(&self) -> Option<String> {
+        let run = self.roots.run.as_deref()?;
+        let shim = self.folders.lost_shim(run)?;
+        let began = self.folders.started(run)?.process;
+        let why = "died before the agent: processes which left the agent cannot be seen";
+        self.may_have_orphans(&began).then(|| format!("its shim (pid {}) {why}", shim.pid))
+    }
+
+    /// Says whether a process lives that may be an orphan of the agent, which began then. The kernel gives the
+    /// orphans of an agent without a shim to an ancestor of the agent or to pid 1: an orphan is a child of one
+    /// of these and not older than the agent. Another session counts too: the agent may have launched it.
+    fn may_have_orphans(&self, began: &ProcId) -> bool {
+        let scan = process_scan::scan(self.host, &self.names);
+        let (table, kernel) = (&scan.by_pid, &self.host.kernel);
+        let memo = self.decide_all(table);
+        let may_be_orphan = |seen: &ScannedProcess| {
+            let id = &seen.process.id;
+            let above = parent(table, seen);
+            let is_known = matches!(
+                memo.get(&id.pid),
+                Some(Membership::Spared(Spared::Us | Spared::Daemon | Spared::Hook))
+            );
+            id.start_ticks >= began.start_ticks
+                && (is_reaper(seen.process.parent_pid, above)
+                    || above.is_none_or(|above| self.above_agents.contains(&above.process.id)))
+                && !is_known
+                && kernel.liveness(id) != Liveness::Gone
+        };
+        !scan.gaps.is_empty() || table.values().any(may_be_orphan)
     }
 }

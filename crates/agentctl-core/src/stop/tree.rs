@@ -136,7 +136,7 @@ pub(super) struct Tree<'a> {
     pub(super) host: &'a Host,
     pub(super) roots: Roots,
     pub(super) folders: RunFolders<'a>,
-    names: Vec<&'static str>,
+    pub(super) names: Vec<&'static str>,
     members: Vec<Member>,
     /// Leaders of kernel sessions that processes of this session opened.
     pub(super) leaders: Vec<ProcId>,
@@ -264,15 +264,6 @@ impl<'a> Tree<'a> {
     /// Notes that the first signal follows: a process that no scan has shown yet started after it.
     pub(super) fn begin_to_end(&mut self) {
         self.has_begun = true;
-    }
-
-    /// Returns a warning if the run's shim died before the agent: some processes cannot be found then.
-    pub(super) fn lost_shim(&self) -> Option<String> {
-        let shim = self.folders.lost_shim(self.roots.run.as_deref()?)?;
-        Some(format!(
-            "its shim (pid {}) died before the agent: processes which left the agent cannot be seen",
-            shim.pid
-        ))
     }
 
     pub(super) fn is_member(&self, id: &ProcId) -> bool {

@@ -8,7 +8,9 @@ use agentctl_core::model::{Ask, AskChoice, Reply};
 use clap::{ArgGroup, Args};
 
 use super::asks::print_page;
-use crate::face::{FieldWords, answer_flags, answered_line, field_reply, not_answered};
+use crate::face::{
+    FieldWords, answer_flags, answered_line, field_reply, not_answered, several_questions_remark,
+};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -255,6 +257,10 @@ enum Step {
 
 /// Asks the user about one ask until it is answered, skipped or left.
 fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
+    let remark = several_questions_remark(ask);
+    if let Some(remark) = &remark {
+        ui.note(remark);
+    }
     loop {
         let Some(typed) = ui.prompt(&keys(ask))? else { return Ok(Step::Quit) };
         let reply = match typed.trim() {
@@ -273,7 +279,7 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
             text => match typed_answer(ask, text) {
                 Some(reply) => reply,
                 None => {
-                    ui.note("type one of the keys");
+                    ui.note(remark.as_deref().unwrap_or("type one of the keys"));
                     continue;
                 }
             },

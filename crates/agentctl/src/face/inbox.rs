@@ -224,17 +224,32 @@ fn choice_text(choice: &AskChoice) -> String {
     format!("{}{rule}{scope}", choice.label)
 }
 
-/// Returns the command that shows an ask and how it is answered, for hints and notifications.
+/// Returns the command that shows an ask in full and then the command that answers it, for hints and
+/// notifications: an ask is read before it is answered.
 #[must_use]
 pub fn answer_hint(ask: &Ask) -> String {
     let id = ask.short_id();
-    match (&ask.why_not, answer_flags(ask).first()) {
-        (Some(why_not), _) => format!("ask {id} cannot be answered from here: {why_not}"),
-        (None, Some((flag, _))) => {
-            format!("`agentctl answer {id} {flag}`, or `agentctl asks {id}`")
-        }
-        (None, None) => format!("`agentctl asks {id}` shows it"),
+    if let Some(why_not) = &ask.why_not {
+        return format!("ask {id} cannot be answered from here: {why_not}");
     }
+    let shows = format!("`agentctl asks {id}` shows it in full");
+    let both = [AskChoice::ALLOW, AskChoice::DENY].iter().all(|key| ask.offers(key));
+    match answer_flags(ask).first() {
+        _ if both && ask.fields.is_empty() => {
+            format!("{shows}; `agentctl answer {id} --allow` or `--deny` answers it")
+        }
+        Some((flag, _)) => format!("{shows}; `agentctl answer {id} {flag}` answers it"),
+        None => shows,
+    }
+}
+
+/// Returns the remark of the walk about an ask with several questions, which one line cannot answer.
+#[must_use]
+pub fn several_questions_remark(ask: &Ask) -> Option<String> {
+    let [_, _, ..] = ask.fields.as_slice() else { return None };
+    let (flags, _) = answer_flags(ask).into_iter().next()?;
+    let id = ask.short_id();
+    Some(format!("its questions are answered together: `agentctl answer {id} {flags}`"))
 }
 
 /// Returns the line about an answer that was taken.
@@ -466,6 +481,32 @@ mod tests {
     use agentctl_core::fleet::blank_session;
 
     use super::*;
+
+    #[test]
+    fn the_walk_names_the_command_that_answers_several_questions() {
+        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
+        ask.id = "0123456789abcdef".to_owned();
+        ask.fields = vec![AskField::question("colour", "?", Vec::new())];
+        assert_eq!(several_questions_remark(&ask), None);
+        ask.fields.push(AskField::question("size", "?", Vec::new()));
+        assert_eq!(
+            several_questions_remark(&ask).as_deref(),
+            Some(
+                "its questions are answered together: \
+                 `agentctl answer 01234567 --field colour=VALUE --field size=VALUE`"
+            )
+        );
+    }
+
+    #[test]
+    fn a_hint_names_the_command_that_shows_the_ask_first() {
+        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
+        ask.id = "0123456789abcdef".to_owned();
+        ask.choices = vec![AskChoice::allow(), AskChoice::deny()];
+        let hint = answer_hint(&ask);
+        assert!(hint.starts_with("`agentctl asks 01234567` shows it in full; "), "{hint}");
+        assert!(hint.contains("`agentctl answer 01234567 --allow` or `--deny`"), "{hint}");
+    }
 
     #[test]
     fn a_secret_answer_is_not_repeated() {

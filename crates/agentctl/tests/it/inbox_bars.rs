@@ -385,9 +385,10 @@ fn a_large_message_arrives_whole_and_a_stopped_process_takes_none() {
         let pid = u32::try_from(status(&home, &id)["pid"].as_u64().expect("a pid")).expect("small");
         signal(pid, Signal::STOP);
         let refused = home.run(&["send", &id, "later"]);
+        // Before anything is asserted: the sandbox of a failed test waits for a stopped process.
+        signal(pid, Signal::CONT);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         assert!(refused.stderr.contains("stopped by a signal"), "{}", refused.stderr);
-        signal(pid, Signal::CONT);
         eventually("it rests", || (status(&home, &id)["status"] == "idle").then_some(()));
         assert!(!home.run(&["logs", &id, "--json"]).stdout.contains("later"));
         assert_eq!(home.run(&["stop", &id]).code, Some(0));

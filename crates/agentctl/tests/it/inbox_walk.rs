@@ -2,10 +2,13 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::confirmed::on_terminal;
@@ -41,6 +44,12 @@ impl Typing {
 
     fn until_shown(&self, text: &str) {
         eventually(text, || self.shown.lock().expect("whole").contains(text).then_some(()));
+    }
+
+    fn has_open(&self, path: &Path) -> bool {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten();
+        let mut open = open.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        open.any(|to| to == path)
     }
 
     fn write(&mut self, text: &str) {
@@ -84,31 +93,34 @@ fn a_walk_on_a_terminal_answers_skips_and_leaves() {
 fn a_key_that_was_typed_too_early_answers_nothing() {
     sandboxed(|| {
         let home = home();
-        let ids = ["a", "b"].map(|w| launch(&home, w, "x [[permit:touch yes]] [[hang]]", &[]));
-        for id in &ids {
-            ask_of(&home, id);
-        }
-        // In the order of the walk: the second session may have asked first.
-        let listed = home.run(&["asks", "--json"]).json();
-        let asks = listed["asks"].as_array().expect("asks").clone();
-        let pid = asks[0]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
-        let first = Pid::from_raw(pid.expect("a pid")).expect("a pid");
+        // The walk begins with the ask that has waited longest.
+        let (ids, asks): (Vec<String>, Vec<Value>) = ["a", "b"]
+            .map(|w| {
+                let id = launch(&home, w, "x [[permit:touch yes]] [[hang]]", &[]);
+                let ask = ask_of(&home, &id);
+                (id, ask)
+            })
+            .into_iter()
+            .unzip();
         let mut terminal = Typing::start(&home, &["answer"]);
         terminal.until_shown("1 of 2");
         terminal.until_shown("[q]uit: ");
-        // It does not reply, so that its answer takes as long as the reply is waited for.
-        kill_process(first, Signal::STOP).expect("it lives");
+        // Another answer to the first ask is being delivered, so that this one waits.
+        let lock = format!(".local/state/agentctl/run/answers/{}.lock", id_of(&asks[0]));
+        let lock = home.write(&lock, "");
+        let held = File::open(&lock).expect("made");
+        for folder in lock.ancestors().skip(1).take_while(|folder| *folder != home.path()) {
+            let only_ours = std::fs::Permissions::from_mode(0o700);
+            std::fs::set_permissions(folder, only_ours).expect("made private");
+        }
+        flock(&held, FlockOperation::LockExclusive).expect("locked");
         terminal.write("a\n");
-        let lock = format!("{}.lock", id_of(&asks[0]));
-        let answers = home.path().join(".local/state/agentctl/run/answers");
-        eventually("the answer is being delivered", || answers.join(&lock).exists().then_some(()));
+        eventually("the answer waits", || terminal.has_open(&lock).then_some(()));
         terminal.write("a\n");
         terminal.until_shown("2 of 2");
         terminal.until_shown("discarded");
         terminal.write("q\n");
         assert_eq!(terminal.code(), Some(0));
-        kill_process(first, Signal::CONT).expect("it lives");
-        let second = asks[1]["session_id"].as_str().expect("an id");
-        assert_eq!(ask_of(&home, second)["id"], asks[1]["id"], "it was not answered");
+        assert_eq!(ask_of(&home, &ids[1])["id"], asks[1]["id"], "it was not answered");
     });
 }

@@ -4,6 +4,7 @@
 
 mod adapter_registry;
 mod agents_named;
+mod asks_cover;
 mod attach;
 mod attacks;
 mod changes;

@@ -10,9 +10,9 @@ use testkit::{Output, TestHome, eventually, sandboxed};
 use crate::openclaw::{A, beside, row};
 
 /// A session that was begun here, and its gateway.
-struct Asking {
+pub(crate) struct Asking {
     gateway: Gateway,
-    home: TestHome,
+    pub(crate) home: TestHome,
     id: String,
     key: String,
 }
@@ -32,7 +32,7 @@ impl Asking {
     }
 
     /// Begins one that asks for a command with these decisions.
-    fn for_decisions(decisions: &[&str]) -> Self {
+    pub(crate) fn for_decisions(decisions: &[&str]) -> Self {
         let asking = Self::begin("approvals = true\n");
         asking.gateway.world().approvals.ask("ap-1", &asking.key, "touch x", decisions);
         asking

@@ -44,6 +44,17 @@ fn hosted() -> (TestHome, Store, Agent) {
     (home, store, agent)
 }
 
+/// Two sessions in a server, of which one waits for a permission and the other one for an answer.
+pub(crate) fn waiting() -> (TestHome, Store, Agent) {
+    let (home, store, agent) = hosted();
+    let permission =
+        json!({"id": "per_1", "sessionID": A, "permission": "bash", "patterns": ["make"]});
+    says(&home, "permission", &json!([permission]));
+    let question = json!({"id": "q", "sessionID": B, "questions": [{"question": "Which?"}]});
+    says(&home, "question", &json!([question]));
+    (home, store, agent)
+}
+
 #[test]
 fn the_servers_answer_decides_each_session() {
     sandboxed(|| {

@@ -69,6 +69,7 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
             "control",
             "declared",
             "launchers",
+            "prompts",
             "proof",
             "prompts",
             "cached",

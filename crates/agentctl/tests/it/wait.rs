@@ -199,7 +199,7 @@ fn idle_is_over_and_a_question_needs_a_human() {
         until(&home, "two", "waiting");
         let said = home.run(&["wait", "two"]);
         assert_said(&said, 10, "two  waiting  question: Which one?\n");
-        assert!(said.stderr.starts_with("hint: `agentctl answer "), "{}", said.stderr);
+        assert!(said.stderr.starts_with("hint: `agentctl asks "), "{}", said.stderr);
         assert_eq!(said.stderr.lines().count(), 1, "the line says the rest already");
         let waiter = wait(&home, &["two", "--for", "idle"]).asleep();
         tell(&home, "two", "this one");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::OpenCode;
 use super::asks::describe;
 use super::home::Role;
-use super::server::{self, RequestKind, escape};
+use super::server::{self, PromptedSession, RequestKind, escape};
 use crate::adapters::answering::{
     Answering, AnsweringAbilities, Delivered, NotDelivered, NotSaid, Saying, Speech, SpokenMessage,
 };
@@ -21,7 +21,7 @@ use crate::talk::TalkError;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for the turn of a message to begin; after it the message counts as sent all the same.
-const TURN_TIMEOUT: Duration = Duration::from_secs(2);
+const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Answering for OpenCode {
     fn abilities(&self) -> AnsweringAbilities {
@@ -122,10 +122,11 @@ impl Answering for OpenCode {
         let folder = session.cwd.as_deref().map(|cwd| format!("?directory={}", escape(cwd)));
         let path = format!("/session/{}/prompt_async{}", escape(id), folder.unwrap_or_default());
         let body: Value = json!({ "parts": [{ "type": "text", "text": message.text }] });
+        let folder = session.cwd.as_deref().unwrap_or_default();
+        let prompted = PromptedSession::before_prompt(&server, folder, id);
         match server.post_json(&path, &body, REPLY_TIMEOUT) {
             Ok(_) => {
-                let folder = session.cwd.as_deref().unwrap_or_default();
-                server::until_at_work(&server, folder, id, TURN_TIMEOUT);
+                prompted.until_turn_begins(TURN_TIMEOUT);
                 Ok(Saying::Taken)
             }
             Err(error @ (TalkError::Refused(_) | TalkError::Stranger(_) | TalkError::NotFound)) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::home::{Role, is_opencode};
-use super::server::{self, escape};
+use super::server::{self, PromptedSession, escape};
 use super::{OpenCode, VARIABLES};
 use crate::adapters::Look;
 use crate::adapters::control::{Begin, Order, Permissions, PrivateServer, Refusal, Unbegun};
@@ -21,8 +21,8 @@ const FIRST_CALL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for each call that begins the session: the first prompt of a new server is slow.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Time for the first turn to begin.
-const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the first turn to begin: on a loaded machine a new server needs more than five seconds.
+const TURN_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The arguments of the server.
 pub(super) const ARGUMENTS: [&str; 5] = ["serve", "--hostname", "127.0.0.1", "--port", "0"];
@@ -99,8 +99,9 @@ impl PrivateServer for OpenCode {
             prompt["model"] = json!({ "providerID": provider, "modelID": model });
         }
         let path = format!("/session/{}/prompt_async{folder}", escape(&id));
+        let session = PromptedSession::before_prompt(&server, &order.cwd.to_string_lossy(), &id);
         server.post_json(&path, &prompt, BEGIN_TIMEOUT).map_err(unbegun)?;
-        server::until_at_work(&server, &order.cwd.to_string_lossy(), &id, TURN_TIMEOUT);
+        session.until_turn_begins(TURN_TIMEOUT);
         Ok(Some(id))
     }
 }

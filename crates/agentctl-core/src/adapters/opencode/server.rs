@@ -112,18 +112,56 @@ pub(super) fn requests(
     Ok(open)
 }
 
-/// Waits until a server says that it works on a session that was just prompted: the turn begins some time after
-/// the prompt was taken. A turn that is over before the first look is not noticed.
-pub(super) fn until_at_work(server: &Http, folder: &str, session: &str, limit: Duration) {
-    let until = Instant::now() + limit;
-    let path = format!("/session/status?directory={}", escape(folder));
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let status = server.get(&path, left.min(LOOK_TIMEOUT));
-        if left.is_zero() || status.is_ok_and(|status| status.get(session).is_some()) {
-            return;
+/// A session that is about to be prompted through its server.
+pub(super) struct PromptedSession<'a> {
+    server: &'a Http,
+    /// The path of its newest message.
+    newest: String,
+    /// The path of the sessions at work.
+    at_work: String,
+    id: &'a str,
+    /// The id of its newest message before the prompt.
+    before: Option<String>,
+}
+
+impl<'a> PromptedSession<'a> {
+    /// Notes the newest message of a session, before the prompt.
+    pub(super) fn before_prompt(server: &'a Http, folder: &str, id: &'a str) -> Self {
+        let folder = escape(folder);
+        let newest = format!("/session/{}/message?limit=1&directory={folder}", escape(id));
+        let at_work = format!("/session/status?directory={folder}");
+        let mut session = Self { server, newest, at_work, id, before: None };
+        session.before = session.newest(LOOK_TIMEOUT).map(|(id, _)| id);
+        session
+    }
+
+    /// Waits until the turn of the prompt has begun: the server says that it works on the session, or the
+    /// session has a new message of the assistant. A server that has just started takes seconds from the prompt
+    /// to the turn, and calls the session idle meanwhile.
+    pub(super) fn until_turn_begins(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.turn_has_begun(left.min(LOOK_TIMEOUT)) {
+                return;
+            }
+            std::thread::park_timeout(LOOK_INTERVAL);
         }
-        std::thread::park_timeout(LOOK_INTERVAL);
+    }
+
+    fn turn_has_begun(&self, limit: Duration) -> bool {
+        let status = self.server.get(&self.at_work, limit);
+        status.is_ok_and(|status| status.get(self.id).is_some())
+            || self
+                .newest(limit)
+                .is_some_and(|(id, role)| role == "assistant" && self.before.as_ref() != Some(&id))
+    }
+
+    /// Returns the id and the role of the newest message.
+    fn newest(&self, limit: Duration) -> Option<(String, String)> {
+        let messages = self.server.get(&self.newest, limit).ok()?;
+        let info = &messages.as_array()?.last()?["info"];
+        Some((info["id"].as_str()?.to_owned(), info["role"].as_str()?.to_owned()))
     }
 }
 

@@ -85,6 +85,35 @@ fn an_agent_that_may_answer_others_may_not_answer_itself() {
     });
 }
 
+/// An agent cannot allow itself to answer for others with a configuration file of its own.
+#[test]
+fn a_configuration_that_an_agent_names_does_not_let_it_answer() {
+    sandboxed(|| {
+        let home = home();
+        home.write("forged/agentctl/config.toml", "[answers]\nagents = \"others\"\n");
+        let forged = home.at("forged");
+        let waiting = launch(&home, "w", "x [[permit:touch answered]]", &[]);
+        let ask = id_of(&ask_of(&home, &waiting));
+        let ways = [
+            ("file", format!("AGENTCTL_CONFIG={}/agentctl/config.toml", forged.display())),
+            ("folder", format!("XDG_CONFIG_HOME={}", forged.display())),
+        ];
+        for (name, variable) in ways {
+            let program = program(&home);
+            let answer = format!(
+                "env {variable} {program} answer {ask} --allow > said 2>&1; echo $? > code"
+            );
+            let tool = script(&home, &format!("tool-{name}"), &answer);
+            launch(&home, name, &format!("x [[tool:{}]]", tool.display()), &[]);
+            assert_eq!(until_written(&home, &format!("{name}/code")).trim(), "5", "{name}");
+            let said = until_written(&home, &format!("{name}/said"));
+            assert!(said.contains("agents may not answer"), "{said}");
+        }
+        assert!(!home.path().join("w/answered").exists());
+        assert_eq!(home.run(&["answer", &ask, "--allow"]).code, Some(0), "a person may");
+    });
+}
+
 /// No text of an agent looks like a line of ours.
 #[test]
 fn a_line_break_in_an_option_makes_no_line_of_its_own() {

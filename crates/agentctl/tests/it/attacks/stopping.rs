@@ -379,6 +379,21 @@ fn a_stop_after_the_shim_was_killed_does_not_claim_to_have_seen_everything() {
     });
 }
 
+/// With the shim killed and no process that may be an orphan of the agent, nothing of the session lives on.
+#[test]
+fn a_stop_after_the_shim_was_killed_succeeds_where_no_orphan_can_live() {
+    sandboxed(|| {
+        let home = home();
+        let (id, _) = launched(&home, "sleep 600 &\nwait\n");
+        kill(shims()[0].pid);
+        eventually("the shim is gone", || shims().is_empty().then_some(()));
+        let told = home.run(&["stop", &id, "--json"]);
+        assert_eq!((told.code, &told.json()["survivors"]), (Some(0), &json!([])), "{told:?}");
+        assert!(told.json()["stopped"][0]["unseen"].is_null(), "{told:?}");
+        assert_eq!(status(&home, &id)["status"], "stopped");
+    });
+}
+
 /// N6: a process that leaves an orphan behind on SIGTERM does not hide the orphan.
 #[test]
 fn an_orphan_that_is_born_during_the_stop_is_named_wherever_it_stands() {
