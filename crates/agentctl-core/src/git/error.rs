@@ -47,7 +47,7 @@ pub enum GitError {
     },
     /// The repository belongs to another user, and git refuses to use it.
     #[error(
-        "the repository of {} belongs to another user, so git refuses to use it until its directory is in safe.directory",
+        "the repository {} belongs to another user, so git refuses to use it until its directory is in safe.directory",
         .path.display()
     )]
     OtherOwner {
@@ -101,7 +101,7 @@ impl GitError {
     pub(super) fn of(command: String, path: PathBuf, output: &GitOutput) -> Self {
         let said = &output.stderr;
         if said.contains("dubious ownership") {
-            return Self::OtherOwner { path };
+            return Self::OtherOwner { path: refused_repository(said).unwrap_or(path) };
         }
         // Other sentences of git end with the same words, for example about a submodule.
         if said.lines().any(|line| line.starts_with("fatal: not a git repository (or any")) {
@@ -121,6 +121,14 @@ impl GitError {
     }
 }
 
+/// Returns the repository that git refuses because of its owner: the path that `safe.directory` has to name, which
+/// can be above the directory of the call.
+fn refused_repository(said: &str) -> Option<PathBuf> {
+    let (_, rest) = said.split_once("dubious ownership in repository at '")?;
+    let (path, _) = rest.split_once("'\n")?;
+    Some(PathBuf::from(path))
+}
+
 /// Returns the line of a message that names the cause: the first `fatal:` or `error:` line, else the last line.
 fn cause(said: &str) -> Option<String> {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -135,4 +143,17 @@ fn cause(said: &str) -> Option<String> {
 /// Makes an error of the system one of a step.
 pub(super) fn io(what: &'static str) -> impl FnOnce(io::Error) -> GitError {
     move |source| GitError::Io { what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_of_another_user_is_the_one_that_git_names() {
+        let said = "fatal: detected dubious ownership in repository at '/srv/it's'\nTo add an exception \
+                    for this directory, call:\n\n\tgit config --global --add safe.directory '/srv/it's'\n";
+        assert_eq!(refused_repository(said), Some(PathBuf::from("/srv/it's")));
+        assert_eq!(refused_repository("fatal: something else"), None);
+    }
 }

@@ -228,7 +228,11 @@ fn empty(args: &ListArgs, faults: &[Fault]) -> Vec<String> {
         || args.cwd.is_some()
         || args.group.is_some();
     if narrowed {
-        return vec!["no session matches these filters".into()];
+        let mut lines = vec!["no session matches these filters".to_owned()];
+        if !args.all && args.since.is_none() && args.status.is_empty() {
+            lines.push("only live sessions were looked at; add --all for ended ones".into());
+        }
+        return lines;
     }
     let names: Vec<_> = ALL.iter().map(|a| a.name()).collect();
     let what = if args.all || args.since.is_some() {

@@ -37,12 +37,11 @@ pub fn made_remarks(host: &Host, made: &Made) -> Vec<String> {
 /// Says that uncommitted changes of the present working tree are not in a worktree that was made.
 #[must_use]
 pub fn left_behind(made: &Made) -> Option<String> {
-    let files = match made.left_behind {
+    Some(match made.left_behind {
         0 => return None,
-        1 => "1 changed file stays behind".to_owned(),
-        count => format!("{count} changed files stay behind"),
-    };
-    Some(format!("{files}; --with-changes takes them along"))
+        1 => "1 changed file stays behind; --with-changes takes it along".to_owned(),
+        count => format!("{count} changed files stay behind; --with-changes takes them along"),
+    })
 }
 
 /// Says why git gave no answer.
@@ -81,7 +80,8 @@ pub fn not_made(host: &Host, error: &MakeError) -> Failure {
         MakeError::ChangesOfOtherBase { .. } | MakeError::NoChanges { .. } => {
             failure(Kind::Refused).hint("leave --with-changes out")
         }
-        MakeError::BadName { .. } => failure(Kind::Usage).hint("name it with --worktree=NAME"),
+        MakeError::BadName { .. } => failure(Kind::Usage)
+            .hint("letters, digits, `-`, `_` and `/` are always accepted, as in `fix-login`"),
         MakeError::Taken { holder, .. } => failure(Kind::Refused).hint(match holder {
             NameHolder::Worktree(path) => {
                 let path = with_tilde(&host.home, &path.to_string_lossy());

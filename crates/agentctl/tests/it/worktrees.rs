@@ -160,6 +160,7 @@ fn bad_orders_are_one_sentence_with_the_right_code_and_leave_nothing() {
             (&shop, &["--worktree=taken"][..], 5),
             (&shop, &["--worktree=a..b"], 2),
             (&shop, &["--worktree=-x"], 2),
+            (&shop, &["--worktree=@"], 2),
             (&shop, &["--worktree", "--base", "nosuch"], 2),
             (&shop, &["--base", "main"], 2),
             (&shop, &["--worktree", "--sparse", "src"], 5),

@@ -9,7 +9,10 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::pattern::{self, Pattern};
-use super::{ContextError, ContextFile, MAX_FILE_BYTES};
+use super::{ContextError, ContextFile, MAX_CONTEXT_BYTES, MAX_FILE_BYTES};
+
+/// Most files that one pattern may match. Empty files cost a heading each.
+const MAX_MATCHES: usize = 1_000;
 
 /// The files of one context. A file that is named twice is read once.
 pub(super) struct Files {
@@ -50,12 +53,22 @@ impl Files {
             let hint = "`*` matches within a directory, `**` also below it";
             return Err(refused("no file matches this pattern", hint));
         }
+        if found.len() > MAX_MATCHES {
+            return Err(refused("it matches more than 1,000 files", "narrow the pattern"));
+        }
         let mut files = Vec::new();
+        let mut bytes = 0;
         for path in found {
             let (real, file) = self.read(&path)?;
-            if self.seen.insert(real) {
-                files.push(file);
+            if !self.seen.insert(real) {
+                continue;
             }
+            // Checked here too, so that no more than the limit is held in memory.
+            bytes += file.text.len() as u64;
+            if bytes > MAX_CONTEXT_BYTES {
+                return Err(ContextError::TooLarge { part: file.shown });
+            }
+            files.push(file);
         }
         Ok(files)
     }
@@ -113,4 +126,30 @@ fn read_text(path: &Path) -> Result<String, (String, &'static str)> {
     let binary = || ("it is binary, not UTF-8 text".to_owned(), "leave it out");
     let text = String::from_utf8(bytes).map_err(|_| binary())?;
     if text.contains('\0') { Err(binary()) } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_refused_before_more_than_the_limit_is_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for number in 0..12 {
+            let path = directory.path().join(format!("{number:02}.txt"));
+            std::fs::write(path, "x".repeat(50_000)).expect("written");
+        }
+        let refused = Files::below(directory.path()).all("*.txt").err();
+        assert_eq!(refused, Some(ContextError::TooLarge { part: "10.txt".into() }));
+    }
+
+    #[test]
+    fn a_pattern_that_matches_too_many_files_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for number in 0..=MAX_MATCHES {
+            std::fs::write(directory.path().join(format!("{number}.txt")), "").expect("written");
+        }
+        let refused = Files::below(directory.path()).all("*.txt").err().expect("it is refused");
+        assert!(refused.to_string().contains("more than 1,000 files"), "{refused}");
+    }
 }

@@ -52,6 +52,10 @@ pub fn check_names(names: &[&str]) -> Result<(), MakeError> {
         if folder.len() > MAX_FOLDER_BYTES {
             return Err(bad("it is longer than 255 bytes"));
         }
+        if folder == "@" {
+            // `git worktree add` cannot make a worktree whose directory is called so.
+            return Err(bad("`@` alone means HEAD in git"));
+        }
         if folder == "." || folder == ".." || name.chars().any(char::is_control) {
             return Err(bad("it has a character that a branch cannot have"));
         }

@@ -89,7 +89,7 @@ pub(super) fn start(
             }
         }
     }
-    summarise(ui, &document);
+    summarise(ui, &document, after.stay);
     if after.json && after.stay == Stay::Not {
         ui.json(&document)?;
     }
@@ -150,7 +150,7 @@ fn hear(
 }
 
 /// Says how many agents began, and which commands go on from here.
-fn summarise(ui: &mut Ui, document: &GroupLaunchDocument) {
+fn summarise(ui: &mut Ui, document: &GroupLaunchDocument, stay: Stay) {
     let GroupLaunchDocument { group, slots, verify, .. } = document;
     if document.started() == 0 {
         return;
@@ -161,7 +161,12 @@ fn summarise(ui: &mut Ui, document: &GroupLaunchDocument) {
         Some(format!(" --verify {}", shlex::try_quote(&words).ok()?))
     });
     let verify = verify.unwrap_or_default();
-    ui.hint(&format!("`agentctl wait --group {group}`, then `agentctl compare {group}{verify}`"));
+    let compare = format!("`agentctl compare {group}{verify}`");
+    if stay == Stay::Not {
+        ui.hint(&format!("`agentctl wait --group {group}`, then {compare}"));
+    } else {
+        ui.hint(&format!("when they are done: {compare}"));
+    }
 }
 
 /// Waits until the turns of all sessions are over.
