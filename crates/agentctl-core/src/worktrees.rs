@@ -12,18 +12,21 @@ mod rescue;
 pub mod take;
 mod walk;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::clean::{
-    CleanAction, CleanError, CleanNews, CleanOrder, CleanSelection, Cleaned, CleanedWorktree, clean,
+    CleanAction, CleanError, CleanNews, CleanOrder, CleanSelection, Cleaned, CleanedWorktree,
+    RescuedRef, clean,
 };
 pub use self::facts::{Merged, WorktreeFacts, WorktreeState};
 pub use self::lock_reason::LockReason;
 pub use self::make::{MakeError, MakeNews, MakeStep};
 pub use self::rescue::Rescue;
+use crate::git::{Git, GitError};
+use crate::host::Host;
 
 /// The prefix of our branches, unless the configuration has another.
 pub const DEFAULT_PREFIX: &str = crate::names::DEFAULT_BRANCH_PREFIX;
@@ -138,6 +141,22 @@ pub fn name_of<'a>(branch: &'a str, prefix: &str) -> Option<&'a str> {
     let branch = branch.strip_prefix(BRANCH_REFS)?;
     let name = branch.strip_prefix(prefix).or_else(|| branch.strip_prefix(DEFAULT_PREFIX))?;
     Some(name).filter(|name| !name.is_empty())
+}
+
+/// Lists the names of our branches in the repository of a directory, each with the subject of its last commit.
+pub fn names(
+    host: &Host,
+    directory: &Path,
+    prefix: &str,
+) -> Result<Vec<(String, String)>, GitError> {
+    let git = Git::find(host)?;
+    let format = "--format=%(refname) %(contents:subject)";
+    let listed = git.read(directory).args(["for-each-ref", format, BRANCH_REFS]).text()?;
+    let named = listed.lines().filter_map(|line| {
+        let (branch, subject) = line.split_once(' ').unwrap_or((line, ""));
+        Some((name_of(branch, prefix)?.to_owned(), subject.to_owned()))
+    });
+    Ok(named.collect())
 }
 
 /// Returns the name of a worktree for which none was given: `<group or g-6hex>/<adapter>[-model]`.

@@ -45,10 +45,10 @@ mod unresolved;
 mod waited;
 
 pub use self::changes::ListChanges;
-pub use self::cleaned::{clean_line, not_cleaned, not_taken, take_lines};
+pub use self::cleaned::{clean_line, not_cleaned, not_taken, rescued_line, take_lines};
 pub use self::completions::{
     Completion, SessionScope, ask_completions, fuse_completions, group_completions,
-    session_completions,
+    session_completions, worktree_completions,
 };
 pub use self::conversation::{
     Conversation, Line, LineKind, SessionLabel, Span, SpanStyle, View, messages_by_time,

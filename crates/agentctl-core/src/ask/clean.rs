@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::Fleet;
 use crate::model::{Fault, SCHEMA_VERSION};
 use crate::worktrees::{
-    CleanError, CleanNews, CleanOrder, CleanSelection, CleanedWorktree, WorktreeSettings, clean,
+    CleanError, CleanNews, CleanOrder, CleanSelection, CleanedWorktree, RescuedRef,
+    WorktreeSettings, clean,
 };
 
 /// The order to clean worktrees.
@@ -46,6 +47,10 @@ pub struct CleanDocument {
     pub dry_run: bool,
     /// The worktrees and branches that were looked at.
     pub worktrees: Vec<CleanedWorktree>,
+    /// The rescue refs that are older than 90 days, if the order was for them.
+    pub rescued: Vec<RescuedRef>,
+    /// What is left of earlier, interrupted cleans and cannot be deleted.
+    pub warnings: Vec<String>,
     /// The sources that could not be asked for live sessions.
     pub faults: Vec<Fault>,
 }
@@ -72,6 +77,8 @@ impl Fleet {
             schema_version: SCHEMA_VERSION,
             dry_run: request.dry_run,
             worktrees: cleaned.worktrees,
+            rescued: cleaned.rescued,
+            warnings: cleaned.warnings,
             faults: cleaned.faults,
         })
     }

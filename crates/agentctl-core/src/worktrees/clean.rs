@@ -7,10 +7,12 @@
 
 mod check;
 mod commits;
+mod interrupted;
 mod leftovers;
 mod occupants;
 mod remove;
 mod repositories;
+mod rescued;
 mod select;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use self::check::files;
 use self::check::{Finding, Override};
 use self::occupants::Occupants;
+pub use self::rescued::RescuedRef;
 use super::rescue::Rescue;
 use super::{BRANCH_REFS, WorktreeFacts, WorktreeSettings};
 use crate::fleet::Fleet;
@@ -41,6 +44,8 @@ pub enum CleanSelection {
     Ended,
     /// Those of a group: by their names, and by the sessions in them.
     Group(String),
+    /// None: only rescue refs that are older than 90 days.
+    Rescued,
 }
 
 /// An order to remove worktrees.
@@ -134,10 +139,14 @@ pub enum CleanError {
 }
 
 /// The answer to an order to clean.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cleaned {
     /// The worktrees, in the order of git.
     pub worktrees: Vec<CleanedWorktree>,
+    /// The old rescue refs, the oldest first; only for [`CleanSelection::Rescued`].
+    pub rescued: Vec<RescuedRef>,
+    /// What is left of earlier cleans and cannot be deleted.
+    pub warnings: Vec<String>,
     /// The sources that could not be asked for live sessions.
     pub faults: Vec<Fault>,
 }
@@ -152,11 +161,19 @@ pub fn clean(
         return Err(CleanError::ForceWithoutName);
     }
     let git = Git::find(&fleet.host)?;
-    let mut cleaned = Cleaned { worktrees: Vec::new(), faults: Vec::new() };
+    let mut cleaned = Cleaned::default();
+    if order.which == CleanSelection::Rescued {
+        cleaned.rescued = rescued::delete_old(fleet, &git, order)?;
+        return Ok(cleaned);
+    }
     for (repository, targets) in select::targets(fleet, &git, order)? {
         let site = Site { fleet, git: &git, repository: &repository, order };
         let occupants = Occupants::look(fleet);
         cleaned.faults.extend(occupants.faults.iter().cloned());
+        if !order.dry_run {
+            let entries = git.worktrees(&repository.common)?;
+            cleaned.warnings.extend(interrupted::finish(&repository, &entries));
+        }
         for target in targets {
             if let Some(path) = &target.facts.path {
                 tell(CleanNews::Checking(path.clone()));
@@ -211,7 +228,7 @@ impl Site<'_> {
         tell: &mut dyn FnMut(CleanNews),
     ) -> CleanedWorktree {
         let mut row = Self::row(target);
-        remove::restore_interrupted(target);
+        interrupted::restore(target);
         let found = check::Checker::read(self).and_then(|checker| {
             let at = target.directory();
             checker.check(target, at, occupants)

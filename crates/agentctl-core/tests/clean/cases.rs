@@ -196,3 +196,67 @@ fn a_mount_inside_a_worktree_is_not_entered() {
         assert_eq!(world.clean_one("fix").action, CleanAction::Removed);
     });
 }
+
+#[test]
+fn a_worktree_whose_directory_is_a_link_is_kept() {
+    sandboxed(|| {
+        let world = World::new(false);
+        let tree = world.made("fix");
+        let elsewhere = world.path.join("elsewhere");
+        std::fs::rename(&tree.path, &elsewhere).expect("renamed");
+        std::os::unix::fs::symlink(&elsewhere, &tree.path).expect("linked");
+        let row = world.clean_one("fix");
+        assert_eq!(row.action, CleanAction::Kept, "{row:?}");
+        assert!(elsewhere.join("README.md").exists() && tree.path.is_symlink());
+    });
+}
+
+#[test]
+#[ignore = "needs root: it makes a repository of another user"]
+fn a_repository_of_another_user_is_not_cleaned() {
+    sandboxed(|| {
+        let world = World::new(false);
+        let tree = world.made("fix");
+        let other = testkit::another_user();
+        for place in [&world.shop.path, &world.shop.path.join(".git"), &tree.path] {
+            other.give(place);
+        }
+        let refused = agentctl_core::worktrees::clean(
+            &world.fleet,
+            &world.order(agentctl_core::worktrees::CleanSelection::All),
+            &mut |_| {},
+        );
+        assert!(refused.is_err(), "{refused:?}");
+        assert!(tree.path.join("README.md").exists());
+    });
+}
+
+#[test]
+fn on_a_read_only_file_system_everything_stays() {
+    sandboxed(|| {
+        let world = World::new(false);
+        let tree = world.made("fix");
+        let shop = &world.shop.path;
+        let folder = tree.path.parent().expect("a parent");
+        let run = |args: &[&str], path: &std::path::Path| {
+            let mut command = std::process::Command::new(args[0]);
+            assert!(
+                command.args(&args[1..]).arg(path).status().expect("run").success(),
+                "{args:?}"
+            );
+        };
+        // The sandbox has a mount namespace of its own.
+        for path in [shop.as_path(), folder] {
+            let text = path.to_str().expect("UTF-8");
+            run(&["mount", "--bind", text], path);
+            run(&["mount", "-o", "remount,bind,ro"], path);
+        }
+        let row = world.clean_one("fix");
+        assert_eq!(row.action, CleanAction::Kept, "{row:?}");
+        assert!(tree.path.join("README.md").exists());
+        for path in [folder, shop.as_path()] {
+            run(&["umount"], path);
+        }
+        assert_eq!(world.clean_one("fix").action, CleanAction::Removed);
+    });
+}

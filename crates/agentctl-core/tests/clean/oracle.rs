@@ -80,9 +80,13 @@ impl Oracle {
         self.commits.insert(commit);
     }
 
-    /// Writes a file, and adds its content. The number makes it unique.
+    /// Writes a file, and adds its content. The number makes it unique. The content that the file had is lost by this
+    /// write, not by the clean.
     pub(super) fn add_file(&mut self, world: &World, path: &Path, number: usize) -> Option<()> {
+        let old =
+            if path.is_file() { hashes(&world.shop, &[path.to_owned()]) } else { BTreeMap::new() };
         std::fs::write(path, format!("late work {number}\n")).ok()?;
+        self.contents.retain(|id, place| place != path || !old.contains_key(id));
         self.contents.extend(hashes(&world.shop, &[path.to_owned()]));
         Some(())
     }

@@ -149,12 +149,19 @@ pub(super) fn choose(random: &mut Random, with_submodule: bool) -> Vec<State> {
             states.push(state);
         }
     }
-    states.sort_by_key(|state| (is_final(*state), *state == S::ForeignLock));
+    // On a detached HEAD nothing can be pushed or merged by the branch's name.
+    states.sort_by_key(|state| {
+        (is_final(*state), *state == S::ForeignLock, *state == S::DetachedCommit)
+    });
     let last = states.iter().position(|state| is_final(*state));
     states.truncate(last.map_or(states.len(), |at| at + 1));
     // A worktree has one lock only, and a half-made one has no work in it.
     if states.contains(&S::HalfMade) {
         states.retain(|state| *state == S::HalfMade);
+    }
+    // Both sides of a conflict are committed on the branch, by a commit of README.md.
+    if states.contains(&S::Conflict) {
+        states.retain(|state| !matches!(state, S::DetachedCommit | S::AssumeUnchanged));
     }
     states
 }

@@ -12,6 +12,8 @@ use crate::promises::Bench;
 const FILES: usize = 4000;
 /// How many worktrees are listed.
 const WORKTREES: usize = 50;
+/// How many agents are launched at once.
+const SLOTS: usize = 8;
 
 impl Bench<'_> {
     pub(crate) fn worktrees(&mut self) {
@@ -36,6 +38,13 @@ impl Bench<'_> {
             let shop = repository(&self.directory.join("worktree-launch"));
             let times = launches(&shop, self.options.runs.min(7));
             self.at_most_above(launch, "`git worktree add` and a plain launch", times, 60.0);
+        }
+        let group = format!("`launch --times {SLOTS}`, {FILES} files");
+        if self.wanted(&group) {
+            let shop = repository(&self.directory.join("worktree-group"));
+            let times = groups(&shop, self.options.runs.min(5));
+            let reference = "`git worktree add`, 4 at a time, and plain launches at once";
+            self.at_most_ratio(group, reference, times, Some(1.3));
         }
     }
 }
@@ -80,4 +89,33 @@ fn launch(home: &Path, directory: &Path, more: &[&str]) {
     let mut launch = ours(home, &args);
     let launched = launch.current_dir(directory).output().expect("started");
     assert!(launched.status.success(), "the launch failed");
+}
+
+/// Measures, in turn, git's own worktrees, four at a time, with plain launches at once, and one launch of a group.
+fn groups(shop: &Repository, runs: usize) -> Times {
+    let (mut apart, mut together) = (Vec::new(), Vec::new());
+    for run in 0..=runs {
+        let start = Instant::now();
+        let folder = shop.path.with_file_name("shop.worktrees").join(format!("apart-{run}"));
+        let script = format!(
+            "seq {SLOTS} | xargs -P 4 -I{{}} git worktree add --quiet -b apart-{run}-{{}} '{}'/{{}}",
+            folder.display()
+        );
+        let mut adds = command(&shop.path, "/bin/sh", &["-c", &script]);
+        let added = adds.current_dir(&shop.path).output().expect("started");
+        assert!(added.status.success(), "git failed: {added:?}");
+        std::thread::scope(|scope| {
+            for slot in 1..=SLOTS {
+                let directory = folder.join(slot.to_string());
+                scope.spawn(move || launch(&shop.path, &directory, &[]));
+            }
+        });
+        apart.push(start.elapsed().as_secs_f64() * 1000.0);
+        let start = Instant::now();
+        let (times, group) = (SLOTS.to_string(), format!("bench-{run}"));
+        launch(&shop.path, &shop.path, &["--times", &times, "--group", &group]);
+        together.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    // The first of each warms the page cache and is not counted.
+    Times::of(apart.split_off(1), together.split_off(1))
 }

@@ -3,7 +3,7 @@
 use agentctl_core::ask::{Fleet, NotTaken};
 use agentctl_core::host::Host;
 use agentctl_core::worktrees::take::{TakeError, TakeWay, Taken};
-use agentctl_core::worktrees::{CleanAction, CleanError, CleanedWorktree};
+use agentctl_core::worktrees::{CleanAction, CleanError, CleanedWorktree, RescuedRef};
 
 use super::failed_worktree::git_failure;
 use super::unresolved::unresolved;
@@ -45,6 +45,18 @@ pub fn clean_line(host: &Host, row: &CleanedWorktree, dry_run: bool) -> String {
         (CleanAction::Removed, true) => "would remove",
     };
     format!("{word:<8} {place}   {}", parts.join("; "))
+}
+
+/// Returns the line about a rescue ref: `deleted  refs/agentctl/rescued/20260101T000000Z-x   was 91be2d0…`.
+#[must_use]
+pub fn rescued_line(rescued: &RescuedRef, dry_run: bool) -> String {
+    let RescuedRef { reference, commit, .. } = rescued;
+    let (word, what) = match (&rescued.error, dry_run) {
+        (Some(error), _) => ("kept", error.clone()),
+        (None, true) => ("would delete", format!("is {commit}")),
+        (None, false) => ("deleted", format!("was {commit}")),
+    };
+    format!("{word:<8} {reference}   {what}")
 }
 
 /// Says why nothing was cleaned.

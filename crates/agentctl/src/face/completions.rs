@@ -15,6 +15,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Ask, Session, Status};
 use agentctl_core::names::{Names, can_be_typed};
 use agentctl_core::resolve::PREFIX_CHARS;
+use agentctl_core::worktrees;
 
 use super::{ask_summary, fuse_conditions, fuse_name, session_list, session_reason};
 use crate::text::{fit, fit_path, one_line, with_tilde};
@@ -177,6 +178,16 @@ pub fn group_completions(fleet: &Fleet) -> Vec<Completion> {
         many => Completion::new(group, format!("{many} live sessions")),
     });
     described.collect()
+}
+
+/// Returns the names of agentctl's worktrees and branches in the repository of the current directory.
+#[must_use]
+pub fn worktree_completions(host: &Host, prefix: &str) -> Vec<Completion> {
+    let names = worktrees::names(host, &host.cwd, prefix).unwrap_or_default();
+    let harmless = names.into_iter().filter(|(name, _)| is_harmless(name));
+    harmless
+        .map(|(name, subject)| Completion::new(name, fit(&one_line(&subject), TITLE_COLUMNS)))
+        .collect()
 }
 
 /// Returns the ids of the fuses that are set.

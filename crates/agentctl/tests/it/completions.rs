@@ -401,3 +401,20 @@ fn a_source_that_never_answers_delays_no_question() {
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
     });
 }
+
+#[test]
+fn worktrees_are_offered_by_their_names() {
+    sandboxed(|| {
+        let home = home();
+        let shop = testkit::Repository::new(&home.path().join("shop"));
+        shop.git(["branch", "agentctl/g/fix"]);
+        shop.git(["branch", "other"]);
+        for verb in ["clean", "take"] {
+            let words = ["__complete", "fish", "worktree", verb, ""];
+            let answer = home.command(&words).current_dir(&shop.path).output().expect("started");
+            let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+            assert!(text.lines().any(|line| line.starts_with("g/fix\t")), "{verb}: {text}");
+            assert!(!text.contains("other"), "{verb}: {text}");
+        }
+    });
+}

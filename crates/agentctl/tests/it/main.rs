@@ -115,6 +115,7 @@ mod webhooks;
 mod webhooks_daemon;
 mod webhooks_where;
 mod worktree_clean;
+mod worktree_faults;
 mod worktrees;
 
 use std::path::PathBuf;

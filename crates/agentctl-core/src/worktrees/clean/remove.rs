@@ -1,16 +1,13 @@
 //! The removal itself: under the mutexes, after a rename, with a second check.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
-
 use super::check::{Checker, Finding};
+use super::interrupted::{self, rename};
 use super::occupants::Occupants;
 use super::{CleanAction, CleanNews, CleanedWorktree, Site, Target};
-use crate::git::{GitError, git_dir_of};
+use crate::git::GitError;
 use crate::locks::{HeldMutex, enter};
 use crate::worktrees::rescue::{self, Kept, Rescue, bookkeeping};
 use crate::worktrees::{BASE_REFS, WorktreeState, walk};
@@ -37,35 +34,6 @@ pub(super) fn remove(
     }
 }
 
-/// Renames a worktree back that an interrupted clean left aside.
-pub(super) fn restore_interrupted(target: &Target) {
-    let (Some(path), Some(admin)) = (&target.facts.path, &target.admin) else { return };
-    let Some(aside) = aside_path(path) else { return };
-    let same = || git_dir_of(&aside) == std::fs::canonicalize(admin).ok();
-    if path.symlink_metadata().is_err() && aside.is_dir() && same() {
-        let _stays = rename(&aside, path);
-    }
-}
-
-/// Returns the name that a worktree has while it is removed: beside it, so that relative links to its
-/// submodules' repositories stay right.
-fn aside_path(path: &Path) -> Option<PathBuf> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name()?);
-    name.push(".agentctl-removing");
-    Some(path.with_file_name(name))
-}
-
-/// Renames a directory to a name that must not exist.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => {
-            std::fs::rename(from, to)
-        }
-        other => Ok(other?),
-    }
-}
-
 struct Removal<'a> {
     site: &'a Site<'a>,
     target: &'a Target,
@@ -89,7 +57,8 @@ impl Removal<'_> {
         let (site, target) = (self.site, self.target);
         let _mutexes = self.enter()?;
         if let Some(path) = target.directory() {
-            let aside = aside_path(path).ok_or_else(|| one("its directory has no name"))?;
+            let aside =
+                interrupted::removing(path).ok_or_else(|| one("its directory has no name"))?;
             tell(CleanNews::Renaming(path.to_owned()));
             rename(path, &aside)
                 .map_err(|error| one(format!("it cannot be renamed to be removed: {error}")))?;
@@ -108,6 +77,7 @@ impl Removal<'_> {
         row.rescue = self.rescue(&checker, &finding).map_err(one)?;
         if let Some(path) = &target.facts.path {
             tell(CleanNews::Removing(path.clone()));
+            self.mark_removed(path)?;
             self.forget(&checker, path).map_err(one)?;
         }
         if let Some(aside) = self.aside.take() {
@@ -230,6 +200,17 @@ impl Removal<'_> {
             ),
             (None, _) => format!("{start} branch {} {reference}", quoted(branch)),
         }
+    }
+
+    /// Renames a worktree that passed all checks, so that the next clean deletes it if this one is killed after git
+    /// has forgotten it.
+    fn mark_removed(&mut self, path: &Path) -> Result<(), Reasons> {
+        if let (Some(aside), Some(removed)) = (&self.aside, interrupted::removed(path)) {
+            rename(aside, &removed)
+                .map_err(|error| one(format!("it cannot be renamed to be removed: {error}")))?;
+            self.aside = Some(removed);
+        }
+        Ok(())
     }
 
     /// Lets git forget the worktree. Its directory is renamed, so git finds none; if another one was made in its

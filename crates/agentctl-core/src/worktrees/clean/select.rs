@@ -49,6 +49,7 @@ fn swept(fleet: &Fleet, order: &CleanOrder, all: Vec<Target>) -> Vec<Target> {
     let directories = match &order.which {
         CleanSelection::Ended => list(None),
         CleanSelection::Group(group) => list(Some(group)),
+        CleanSelection::Rescued => return Vec::new(),
         _ => return ours.collect(),
     };
     let directories: Vec<PathBuf> = directories

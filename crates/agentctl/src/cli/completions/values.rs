@@ -8,10 +8,11 @@ use clap::{Arg, Command};
 use super::answer::{Answer, Paths};
 use super::position::{Position, Wanted};
 use crate::cli::{fuses, schema};
+use crate::config::Loaded;
 use crate::face::{
     AskListRow, CompareListRow, Completion, FuseListRow, LockListRow, RunListRow, SessionScope,
     WorktreeListRow, ask_completions, field_names, fuse_completions, group_completions,
-    session_completions,
+    session_completions, worktree_completions,
 };
 use crate::session_table::SessionRow;
 
@@ -34,6 +35,9 @@ enum Kind {
     OpenAsks,
     AsksOrSessions,
     Groups,
+    /// Worktrees of agentctl in this repository, or directories.
+    Worktrees,
+    WorktreesOrSessions,
     Adapters,
     Directories,
     FusesOrDirectories,
@@ -141,6 +145,16 @@ fn of_kind(position: &Position<'_>, kind: Kind, argument: &Arg, typed: &str) -> 
             all
         }),
         Kind::Groups => with_fleet(group_completions),
+        Kind::Worktrees | Kind::WorktreesOrSessions if is_path(typed) => {
+            Answer::paths(Paths::Directories)
+        }
+        Kind::Worktrees => with_loaded(worktree_names),
+        Kind::WorktreesOrSessions => with_loaded(|loaded| {
+            let mut all = worktree_names(loaded);
+            let scope = SessionScope::LiveAndEnded;
+            all.extend(session_completions(&loaded.fleet(), scope, typed));
+            all
+        }),
         Kind::Adapters => {
             let names = ALL.iter().map(|adapter| Completion::new(adapter.name(), ""));
             Answer::of(names.collect())
@@ -185,6 +199,8 @@ fn kind(path: &[&str], argument: &Arg) -> Kind {
             "ASK" => Kind::OpenAsks,
             "ASK|ID" => Kind::AsksOrSessions,
             "GROUP" => Kind::Groups,
+            "PATH|NAME" => Kind::Worktrees,
+            "ID|NAME" => Kind::WorktreesOrSessions,
             "DIR" => Kind::Directories,
             "DIR|ID" => Kind::FusesOrDirectories,
             "FILE" | "COMMAND" => Kind::Files,
@@ -200,8 +216,16 @@ fn is_path(typed: &str) -> bool {
 
 /// Answers from what is on this machine; with nothing if the settings cannot be read.
 fn with_fleet(completions: impl Fn(&Fleet) -> Vec<Completion>) -> Answer {
+    with_loaded(|loaded| completions(&loaded.fleet()))
+}
+
+fn with_loaded(completions: impl Fn(&Loaded) -> Vec<Completion>) -> Answer {
     let loaded = crate::config::load_all();
-    Answer::of(loaded.map(|loaded| completions(&loaded.fleet())).unwrap_or_default())
+    Answer::of(loaded.map(|loaded| completions(&loaded)).unwrap_or_default())
+}
+
+fn worktree_names(loaded: &Loaded) -> Vec<Completion> {
+    worktree_completions(&loaded.host, &loaded.defaults.worktree.prefix)
 }
 
 fn possible_values(argument: &Arg) -> Vec<Completion> {

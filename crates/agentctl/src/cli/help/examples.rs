@@ -83,6 +83,7 @@ pub(in crate::cli) static ALL: &[Examples] = &[
             ("agentctl worktree clean fix", "One worktree, by its name"),
             ("agentctl worktree clean --merged -y", "All that are merged"),
             ("agentctl worktree clean fix --force", "With its work, which is saved"),
+            ("agentctl worktree clean --rescued", "Delete what was saved, after 90 days"),
         ],
     ),
     of(

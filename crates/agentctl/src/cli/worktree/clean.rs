@@ -8,7 +8,7 @@ use agentctl_core::worktrees::{CleanAction, CleanNews, CleanSelection};
 use clap::Args;
 
 use crate::config::Loaded;
-use crate::face::{clean_line, not_cleaned};
+use crate::face::{clean_line, not_cleaned, rescued_line};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::with_tilde;
 use crate::ui::Ui;
@@ -33,6 +33,9 @@ pub(in crate::cli) struct WorktreeCleanArgs {
     /// The worktrees of this group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
+    /// Delete rescue refs that are older than 90 days, and no worktree
+    #[arg(long, conflicts_with_all = ["names", "merged", "ended", "group", "keep_branch", "ignored"])]
+    rescued: bool,
     /// Show what would be removed, and remove nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -59,6 +62,7 @@ pub(in crate::cli) struct WorktreeCleanArgs {
 impl WorktreeCleanArgs {
     fn which(&self) -> CleanSelection {
         match (&self.group, self.merged, self.ended) {
+            _ if self.rescued => CleanSelection::Rescued,
             _ if !self.names.is_empty() => CleanSelection::Named(self.names.clone()),
             (Some(group), _, _) => CleanSelection::Group(group.clone()),
             (_, true, _) => CleanSelection::Merged,
@@ -95,11 +99,12 @@ pub(super) fn cmd_clean(ui: &mut Ui, loaded: &Loaded, args: &WorktreeCleanArgs) 
     if args.json {
         ui.json(&document)?;
     } else {
-        print(ui, loaded, &document)?;
+        print(ui, loaded, &document, args.rescued)?;
     }
     let kept = document.worktrees.iter().any(|row| row.named && row.action == CleanAction::Kept);
+    let stays = document.rescued.iter().any(|rescued| !rescued.deleted);
     let code = super::super::answered(ui, &document.faults);
-    Ok(if kept { ExitCode::from(Kind::Refused.exit_code()) } else { code })
+    Ok(if kept || stays { ExitCode::from(Kind::Refused.exit_code()) } else { code })
 }
 
 fn run(ui: &mut Ui, loaded: &Loaded, request: &CleanRequest) -> Result<CleanDocument, Failure> {
@@ -113,7 +118,8 @@ fn run(ui: &mut Ui, loaded: &Loaded, request: &CleanRequest) -> Result<CleanDocu
 }
 
 fn removed(document: &CleanDocument) -> usize {
-    document.worktrees.iter().filter(|row| row.action == CleanAction::Removed).count()
+    let worktrees = document.worktrees.iter().filter(|row| row.action == CleanAction::Removed);
+    worktrees.count() + document.rescued.len()
 }
 
 /// Shows what is to be removed. On a terminal the user must confirm; elsewhere `-y` is required.
@@ -124,16 +130,22 @@ fn confirm(
     preview: &CleanDocument,
 ) -> Result<(), Failure> {
     let count = removed(preview);
-    let what = if count == 1 { "1 worktree".to_owned() } else { format!("{count} worktrees") };
+    let noun = if args.rescued { "rescue ref" } else { "worktree" };
+    let what = if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") };
     if !args.json {
-        print(ui, loaded, preview)?;
+        print(ui, loaded, preview, args.rescued)?;
     }
     if args.json || !ui.converses() {
         let message = format!("nothing was removed: removing {what} needs a confirmation");
-        let failure = Failure::new(Kind::Refused, message)
-            .hint("add -y to confirm, or name the worktrees; on a terminal this command asks");
+        let failure = Failure::new(Kind::Refused, message).hint(if args.rescued {
+            "add -y to confirm; on a terminal this command asks"
+        } else {
+            "add -y to confirm, or name the worktrees; on a terminal this command asks"
+        });
         let rows = preview.worktrees.iter().filter(|row| row.action == CleanAction::Removed);
-        let names = rows.filter_map(|row| row.name.clone().filter(|_| args.json));
+        let names = rows.filter_map(|row| row.name.clone());
+        let refs = preview.rescued.iter().map(|rescued| rescued.reference.clone());
+        let names = names.chain(refs).filter(|_| args.json);
         return Err(names.fold(failure, Failure::candidate));
     }
     if ui.confirm(&format!("remove {what}?"))? {
@@ -142,14 +154,27 @@ fn confirm(
     Err(Failure::new(Kind::Refused, "nothing was removed"))
 }
 
-fn print(ui: &mut Ui, loaded: &Loaded, document: &CleanDocument) -> std::io::Result<()> {
-    if document.worktrees.is_empty() {
+fn print(
+    ui: &mut Ui,
+    loaded: &Loaded,
+    document: &CleanDocument,
+    is_rescued: bool,
+) -> std::io::Result<()> {
+    for rescued in &document.rescued {
+        ui.line(&rescued_line(rescued, document.dry_run))?;
+    }
+    if is_rescued && document.rescued.is_empty() {
+        ui.note("there are no rescue refs that are older than 90 days");
+    } else if !is_rescued && document.worktrees.is_empty() {
         ui.note("there are no such worktrees");
     }
     for row in &document.worktrees {
         ui.line(&clean_line(&loaded.host, row, document.dry_run))?;
     }
     ui.flush()?;
+    for warning in &document.warnings {
+        ui.warn(warning);
+    }
     for row in &document.worktrees {
         for warning in &row.warnings {
             ui.warn(warning);
