@@ -1,4 +1,4 @@
-//! What a working tree holds, compared by content: as committed, as staged, and as it lies on the disk.
+//! The contents of a working tree, compared by content: as committed, as staged, and as it lies on the disk.
 //!
 //! Every file is read again, whatever times the index has, so a change that kept size and time is found. The
 //! git directory and the working tree are named, not looked for: the tree may have been renamed. Nothing is
@@ -29,7 +29,7 @@ pub struct WorkTree {
     pub top: PathBuf,
 }
 
-/// What a working tree holds. Trees are compared by their ids.
+/// The contents of a working tree. Trees are compared by their ids.
 #[derive(Clone, Debug)]
 pub struct Contents {
     /// The commit of HEAD; `None` before the first commit.

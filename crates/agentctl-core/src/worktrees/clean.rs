@@ -53,7 +53,7 @@ pub enum CleanSelection {
 pub struct CleanOrder {
     /// The directory whose repository is meant.
     pub from: PathBuf,
-    /// Which worktrees are meant.
+    /// The worktrees that are meant.
     pub which: CleanSelection,
     /// Remove nothing.
     pub dry_run: bool,
@@ -104,7 +104,7 @@ pub struct CleanedWorktree {
     pub warnings: Vec<String>,
 }
 
-/// What happens while worktrees are cleaned.
+/// A step of an order to clean worktrees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CleanNews {
     /// A worktree is checked.
@@ -145,7 +145,7 @@ pub struct Cleaned {
     pub worktrees: Vec<CleanedWorktree>,
     /// The old rescue refs, the oldest first; only for [`CleanSelection::Rescued`].
     pub rescued: Vec<RescuedRef>,
-    /// What is left of earlier cleans and cannot be deleted.
+    /// Remains of earlier cleans that cannot be deleted.
     pub warnings: Vec<String>,
     /// The sources that could not be asked for live sessions.
     pub faults: Vec<Fault>,

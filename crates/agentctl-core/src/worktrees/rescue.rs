@@ -26,7 +26,7 @@ pub struct Rescue {
     pub command: String,
 }
 
-/// What a rescue keeps.
+/// The contents that a rescue keeps.
 #[derive(Debug)]
 pub(super) struct Kept<'a> {
     /// The name of the worktree, for the ref.

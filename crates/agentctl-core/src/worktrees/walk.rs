@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub size: u64,
 }
 
-/// What a walk does with a directory.
+/// The action of a walk for a directory.
 pub(super) enum Enter {
     /// Its entries are visited.
     Yes,

@@ -150,7 +150,7 @@ fn take_into_a_working_tree_with_a_live_session_is_refused() {
         let tree = add(&shop, "fix");
         tree.commit("work");
         let live = launch(&home, &["demo", "-p", "x [[say:here]] [[hang]]", "--json"]);
-        let id = live.json()["session"].as_str().expect("a session").to_owned();
+        let id = live.json()["id"].as_str().expect("a session").to_owned();
         until_said(&home, &id, "here");
         let head = shop.git(["rev-parse", "HEAD"]);
         let refused = in_shop(&home, &["worktree", "take", "fix"]);

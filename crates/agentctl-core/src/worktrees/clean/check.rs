@@ -20,7 +20,7 @@ const OPERATIONS: [(&str, &str); 8] = [
     ("MERGE_AUTOSTASH", "a merge"),
 ];
 
-/// What may override a doubt.
+/// The options that override a doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Override {
     /// Nothing.
@@ -38,7 +38,7 @@ pub(super) struct Doubt {
     pub by: Override,
 }
 
-/// What the check of a worktree found.
+/// The result of the check of a worktree.
 #[derive(Debug, Default)]
 pub(super) struct Finding {
     /// The reasons to keep it.
@@ -47,7 +47,7 @@ pub(super) struct Finding {
     pub proofs: Vec<String>,
     /// Ignored files and build folders that would be removed with it.
     pub ignored: Vec<PathBuf>,
-    /// What its working tree holds; `None` without a directory.
+    /// The contents of its working tree; `None` without a directory.
     pub contents: Option<Contents>,
     /// The commit that its branch or HEAD names now.
     pub commit: Option<String>,

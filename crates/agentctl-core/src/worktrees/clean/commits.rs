@@ -1,4 +1,4 @@
-//! Where the commits of a worktree are, and which of them only a reflog names.
+//! Finds the refs that hold the commits of a worktree, and the commits that only a reflog names.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::check::Checker;
 use crate::git::{Git, GitError};
 use crate::worktrees::{BASE_REFS, DEFAULT_PREFIX, Merged};
 
-/// Where the commits of a branch are.
+/// The refs that hold the commits of a branch.
 pub(super) struct Whereabouts {
     /// How many are nowhere else.
     pub lost: usize,

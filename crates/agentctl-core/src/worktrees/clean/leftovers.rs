@@ -1,4 +1,4 @@
-//! What lies in a working tree and is not in git: ignored files, build folders, repositories inside it.
+//! The contents of a working tree that are not in git: ignored files, build folders, repositories inside it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -23,7 +23,7 @@ const NAMED_FILES: usize = 3;
 /// A working tree that is looked through: the worktree itself, or a repository inside it.
 pub(super) struct Place<'a> {
     pub tree: &'a WorkTree,
-    /// What stands before a reason: empty, or `submodule libs/x: `.
+    /// The text before a reason: empty, or `submodule libs/x: `.
     pub label: String,
     /// How many repositories it is inside of.
     pub depth: usize,

@@ -37,7 +37,7 @@ pub(super) fn remove(
 struct Removal<'a> {
     site: &'a Site<'a>,
     target: &'a Target,
-    /// Where its files are while it is removed.
+    /// The directory of its files while it is removed.
     aside: Option<PathBuf>,
 }
 
@@ -214,14 +214,18 @@ impl Removal<'_> {
     }
 
     /// Lets git forget the worktree. Its directory is renamed, so git finds none; if another one was made in its
-    /// place, git refuses.
+    /// place, git refuses. A git that was killed may have finished: the list of worktrees decides.
     fn forget(&self, checker: &Checker<'_>, path: &Path) -> Result<(), GitError> {
         let (git, common) = (self.site.git, &self.site.repository.common);
         let entry = super::entry_of(&checker.entries, path);
         if entry.is_some_and(|entry| entry.locked.is_some()) {
             bookkeeping(git, common).args(["worktree", "unlock", "--"]).arg(path).ok()?;
         }
-        bookkeeping(git, common).args(["worktree", "remove", "--"]).arg(path).ok().map(drop)
+        let removed = bookkeeping(git, common).args(["worktree", "remove", "--"]).arg(path).ok();
+        let Err(error) = removed else { return Ok(()) };
+        let is_forgotten =
+            git.worktrees(common).is_ok_and(|entries| super::entry_of(&entries, path).is_none());
+        if is_forgotten { Ok(()) } else { Err(error) }
     }
 
     /// Deletes the branch if it still has the commit that was checked, then its base ref.

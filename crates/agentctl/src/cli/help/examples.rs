@@ -64,14 +64,14 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         "worktree",
         &[
             ("agentctl worktree list", "Worktrees of this repository"),
-            ("agentctl worktree take g-4f1a2c/codex", "Merge its work"),
+            ("agentctl worktree take g-4f1a2c/demo", "Merge its work"),
             ("agentctl worktree clean --merged", "Remove what is merged"),
         ],
     ),
     of(
         "worktree take",
         &[
-            ("agentctl worktree take fix", "Merge it into the branch it began from"),
+            ("agentctl worktree take fix", "Merge it into its base branch"),
             ("agentctl worktree take fix --squash", "As one commit"),
             ("agentctl worktree take @last --into dev", "Into another branch"),
         ],
