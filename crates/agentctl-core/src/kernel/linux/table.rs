@@ -4,11 +4,13 @@
 //! that memory: if a process has mapped a file there from a file system that never answers, the read
 //! never returns. So processes are read on a thread that can be abandoned. The processes whose reading
 //! hangs are reported as gaps and are not read again while a thread still hangs in them; all others are
-//! read.
+//! read. A thread that is runnable does not hang: on a busy machine it only waits for a processor.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,6 +55,20 @@ struct Answers {
     at: usize,
     /// The number of the current reading thread; the others were abandoned.
     thread: usize,
+    /// The `stat` file of the current reading thread; `None` until the thread has begun.
+    thread_stat: Option<io::Result<File>>,
+}
+
+impl Answers {
+    /// Says whether the reading thread blocks in the kernel. Without the kernel's word it counts as blocked.
+    fn is_blocked(&self) -> bool {
+        let Some(opened) = &self.thread_stat else { return false };
+        let Ok(file) = opened else { return true };
+        let mut stat = [0; 64];
+        let Ok(length) = file.read_at(&mut stat, 0) else { return true };
+        let text = stat[..length].rsplit(|byte| *byte == b')').next().unwrap_or_default();
+        text.trim_ascii_start().first() != Some(&b'R')
+    }
 }
 
 impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static> Reading<F> {
@@ -62,6 +78,14 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
 
     /// Reads the processes from this index on, until this thread is abandoned.
     fn read_from(&self, first: usize, thread: usize) {
+        let stat = File::open("/proc/thread-self/stat");
+        {
+            let mut found = self.found();
+            if found.thread != thread {
+                return;
+            }
+            found.thread_stat = Some(stat);
+        }
         for (place, pid) in self.pids.iter().enumerate().skip(first) {
             {
                 let mut found = self.found();
@@ -117,6 +141,10 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
                 found = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
+            if !left.is_zero() && !found.is_blocked() {
+                since = now;
+                continue;
+            }
             let (at, pid) = (found.at, self.pids[found.at]);
             found.thread += 1;
             found.late = true;
@@ -136,6 +164,7 @@ impl<F: Fn(&Kernel, u32) -> io::Result<Option<Process>> + Send + Sync + 'static>
             (last, since) = (at + 1, now);
             patience = patience_of(left);
             found.at = last;
+            found.thread_stat = None;
             let thread = found.thread;
             drop(found);
             self.begin(last, thread)?;
@@ -272,6 +301,22 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(look(Duration::from_mins(5)).gaps.is_empty(), "it is read again once it can be");
+    }
+
+    /// On a busy machine a thread may be runnable and not be scheduled; that is no reading that hangs.
+    #[test]
+    fn a_reading_thread_that_is_runnable_does_not_hang() {
+        let kernel = Kernel::open().expect("a kernel");
+        let me = std::process::id();
+        let limit = Duration::from_secs(8);
+        let table = kernel.read_within(Instant::now() + limit, vec![me], move |kernel, pid| {
+            let until = Instant::now() + limit * 3 / 2 / HANG_FRACTION;
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            kernel.process(pid)
+        });
+        assert_eq!((table.gaps, table.processes.len()), (Vec::new(), 1));
     }
 
     /// S5: time is left for the other processes, no matter how many hang.
