@@ -1,211 +1,166 @@
-// The inbox: one card for each ask. A card shows the whole request; its buttons are what the agent offers.
+// One card for each ask: the whole request, and the decisions that the agent offers as buttons.
 
 import { ageOf, fill, folder, h, patchLines, setText } from "./dom.js";
 import { keyOf, routeOf, shortId, titleOf } from "./list.js";
 import { post, wordsOf } from "./net.js";
 
-/// A button works only when its card has not moved for this long: a tap never hits a card that slid under the finger.
+// Buttons work when their card has not moved for this long: a tap never hits a card that slid under the finger.
 const STILL_MS = 600;
-const SCOPES = { once: "once", session: "for the rest of this session", project: "for this project", user: "for everything of this user" };
+const SCOPES = { session: "for the rest of this session", project: "for this project", user: "for everything of this user" };
 const DONE = { allow: "Allowed", always: "Allowed, rule stored", deny: "Denied", fields: "Answered", stop: "Turn ended" };
 
 let numbers = 0;
 
-/// The card of one ask.
 export class Card {
 	constructor(board, ask) {
-		this.board = board;
-		this.ask = ask;
-		this.state = "open";
-		this.endSeen = false;
-		this.number = (numbers += 1);
-		this.end = h("div.end", { "aria-hidden": "true" });
+		Object.assign(this, { board, ask, state: "open", endSeen: false, answers: [], id: `ask-${(numbers += 1)}` });
+		this.end = h("div.end");
 		this.outcome = h("p.outcome", { role: "status" });
-		this.element = h("article.card", { "data-ask": ask.id, "aria-labelledby": `ask-${this.number}`, tabindex: "-1" });
-		this.answers = [];
-		fill(this.element, this.heading(), ask.parts.map(partOf), this.body(), this.outcome, this.end);
-		this.element.addEventListener("click", (event) => this.tapped(event));
-		this.watch();
+		this.element = h("article.card", { "data-ask": ask.id, "aria-labelledby": this.id, tabindex: -1, onclick: (event) => this.tapped(event) },
+			this.heading(), ask.parts.map(partOf), this.body(), this.outcome, this.end);
+		this.observer = new IntersectionObserver((entries) => {
+			if (!entries.some((entry) => entry.isIntersecting)) return;
+			this.endSeen = true;
+			this.arm();
+		});
+		this.observer.observe(this.end);
 	}
 
 	heading() {
 		const { ask } = this;
 		const row = this.board.session(keyOf(ask));
-		return h("header", null,
-			h("p.meta", h("span.kind", ask.kind), ask.since && ageOf(ask.since, "", " ago")),
-			h("h2", { id: `ask-${this.number}`, dir: "auto" }, ask.title),
-			h("p.meta.from",
-				h("a", { href: routeOf(keyOf(ask)) }, row ? titleOf(row) : "open the session"),
-				h("span", ask.adapter), h("code", shortId(ask)),
-				folder(ask.cwd)),
-			ask.until && h("p.until", `Open until ${new Date(ask.until).toLocaleString()}${ask.then ? `, then ${ask.then}` : ""}.`));
+		return h("header",
+			h("p.meta", h("span.kind", ask.kind), ask.since && ageOf(ask.since, " ago")),
+			h("h2", { id: this.id, dir: "auto" }, ask.title),
+			h("p.meta", h("a", { href: routeOf(keyOf(ask)) }, row ? titleOf(row) : "open the session"), h("span", ask.adapter), h("code", shortId(ask)), folder(ask.cwd)),
+			ask.until && h("p.note", `Open until ${new Date(ask.until).toLocaleString()}${ask.then ? `, then ${ask.then}` : ""}.`));
 	}
 
 	body() {
 		const { ask } = this;
-		if (!ask.via) return [h("p.why-not", ask.why_not ?? "This cannot be answered from here."), this.offered()];
-		if (!this.board.control()) {
-			const words = ask.fields.length ? "" : " --allow";
-			return [this.questions(true), this.offered(), h("p.why-not", "Answer in a terminal: ", h("code", `agentctl answer ${ask.id.slice(0, 8)}${words}`))];
-		}
-		return [this.questions(false), this.buttons()];
+		if (!ask.via) return [h("p.note.where", ask.why_not ?? "This cannot be answered from here."), this.offered()];
+		if (this.board.control()) return [this.questions(true), this.buttons()];
+		const command = `agentctl answer ${ask.id.slice(0, 8)}${ask.fields.length ? "" : " --allow"}`;
+		return [this.questions(false), this.offered(), h("p.note.where", "Answer in a terminal: ", h("code", command))];
 	}
 
-	/// The decisions as text, where they are not buttons.
+	// The decisions as text, where they are not buttons.
 	offered() {
-		const choices = this.ask.choices.map((choice) => h("li", choice.label, choice.rule && [": ", h("code", choice.rule)], choice.scope !== "once" && ` (${SCOPES[choice.scope]})`));
-		return choices.length > 0 && h("ul.offered", { "aria-label": "Offered decisions" }, choices);
+		const choices = this.ask.choices.map(({ label, rule, scope }) => h("li", label, rule && [": ", h("code", rule)], SCOPES[scope] && ` ${SCOPES[scope]}`));
+		return choices.length > 0 && h("ul.offered", choices);
 	}
 
-	questions(readOnly) {
+	questions(control) {
 		return this.ask.fields.map((field) => {
-			const name = `ask-${this.number}-${field.id}`;
-			const options = field.options.map((option) => {
-				const about = option.about && h("small", option.about);
-				if (readOnly) return h("li", option.label, about && [" ", about]);
-				const type = field.many ? "checkbox" : "radio";
-				return h("label.option", h("input", { type, name, value: option.label, "data-field": field.id }), h("span", { dir: "auto" }, option.label, about));
+			const options = field.options.map(({ label, about }) => control
+				? h("label.option", h("input", { type: field.many ? "checkbox" : "radio", name: `${this.id}-${field.id}`, value: label, "data-field": field.id }), h("span", { dir: "auto" }, label, about && h("small", about)))
+				: h("p.offered", label, about && h("small", ` ${about}`)));
+			const free = control && field.free_text && h("input", {
+				type: field.secret ? "password" : "text", "data-free": field.id, autocomplete: "off", "aria-label": `Your own answer: ${field.text}`, placeholder: field.options.length ? "Or in your own words" : "Your answer",
+				onkeydown: (event) => event.key === "Enter" && this.element.querySelector(".answer").click(),
 			});
-			const text = !readOnly && field.free_text && h("input", { type: field.secret ? "password" : "text", class: "free", "data-free": field.id, autocomplete: "off", "aria-label": `Your own answer: ${field.text}`, placeholder: field.options.length ? "Or in your own words" : "Your answer" });
-			if (text) text.addEventListener("keydown", (event) => event.key === "Enter" && this.element.querySelector(".answer")?.click());
-			return h("fieldset", h("legend", { dir: "auto" }, field.header && h("small", field.header, " "), field.text), readOnly ? h("ul.offered", options) : options, text);
+			return h("fieldset", h("legend", { dir: "auto" }, field.header && h("small", field.header, " "), field.text), options, free);
 		});
 	}
 
 	buttons() {
-		const { ask } = this;
-		const title = ask.title;
-		const has = (key) => ask.choices.find((choice) => choice.key === key);
-		const button = (text, label, css, reply, needsEnd) => {
-			const element = h("button", { class: css, "aria-label": label, "aria-disabled": "true" }, text);
-			element.addEventListener("click", () => this.press(element, reply));
-			this.answers.push({ element, needsEnd });
+		const { choices, fields, title } = this.ask;
+		const has = (key) => choices.some((choice) => choice.key === key);
+		const button = (css, needsEnd, reply, label, ...shown) => {
+			const element = h(`button.${css}`, { "aria-label": label, "aria-disabled": true, onclick: () => this.press(element, reply) }, ...shown);
+			this.answers.push([element, needsEnd]);
 			return element;
 		};
-		const message = has("deny") && h("textarea", { rows: "2", "aria-label": "Message that is sent with Deny" });
-		const deny = () => ({ deny: { message: message.value.trim() || null } });
-		const main = h("div.buttons",
-			has("deny") && button("Deny", `Deny: ${title}`, "deny", deny, false),
-			has("allow") && button("Allow", `Allow: ${title}`, "allow", () => "allow", true),
-			ask.fields.length > 0 && button("Answer", `Answer: ${title}`, "allow answer", () => this.given(), true));
-		const rules = ask.choices.filter((choice) => choice.key.startsWith("always")).map((choice) => {
-			const words = choice.label.charAt(0).toUpperCase() + choice.label.slice(1);
-			const label = /^allow/i.test(words) ? words : `Allow ${choice.label}`;
-			const element = button("", `${label}: ${choice.rule ?? ""} ${SCOPES[choice.scope]}`, "rule", () => ({ always: choice.key }), true);
-			fill(element, h("span", label), choice.rule && h("code", choice.rule), h("small", SCOPES[choice.scope]));
-			return element;
+		const message = h("textarea", { rows: 2, "aria-label": "Message that is sent with Deny" });
+		const rules = choices.filter(({ key }) => key.startsWith("always")).map(({ key, label, rule, scope }) => {
+			const words = /^allow/i.test(label) ? `A${label.slice(1)}` : `Allow ${label}`;
+			return button("rule", true, () => ({ always: key }), `${words}: ${rule ?? ""} ${SCOPES[scope] ?? ""}`, words, rule && h("code", rule), h("small", SCOPES[scope]));
 		});
-		const stop = has("stop") && button("Deny and end the turn", `End the turn: ${title}`, "quiet", () => "stop", false);
 		return [
-			main,
-			rules.length > 0 && h("div.rules", rules),
-			(message || stop) && h("div.further", message && h("details", h("summary", "Tell the agent why not"), message), stop),
+			h("div.buttons",
+				has("deny") && button("deny", false, () => ({ deny: { message: message.value.trim() || null } }), `Deny: ${title}`, "Deny"),
+				has("allow") && button("allow", true, () => "allow", `Allow: ${title}`, "Allow"),
+				fields.length > 0 && button("allow.answer", true, () => this.given(), `Answer: ${title}`, "Answer")),
+			...rules,
+			has("deny") && h("details.further", h("summary", "Tell the agent why not"), message),
+			has("stop") && button("quiet.further", false, () => "stop", `End the turn: ${title}`, "Deny and end the turn"),
 		];
 	}
 
-	/// The answers to the questions; null if one is missing.
+	// The answers to the questions; null if one is missing.
 	given() {
-		const fields = [];
-		for (const field of this.ask.fields) {
-			const inputs = [...this.element.querySelectorAll("input")];
-			const values = inputs.filter((input) => input.dataset.field === field.id && input.checked).map((input) => input.value);
-			const free = inputs.find((input) => input.dataset.free === field.id)?.value ?? "";
-			if (free.trim() && (field.many || !values.length)) values.push(free);
-			else if (free.trim()) values.splice(0, 1, free);
-			if (!values.length) return null;
-			fields.push({ field: field.id, values });
-		}
-		return { fields };
+		const inputs = [...this.element.querySelectorAll("input")];
+		const fields = this.ask.fields.map(({ id, many }) => {
+			const chosen = inputs.filter((input) => input.dataset.field === id && input.checked).map((input) => input.value);
+			const free = inputs.find((input) => input.dataset.free === id)?.value;
+			return { field: id, values: !free?.trim() ? chosen : many ? [...chosen, free] : [free] };
+		});
+		return fields.every(({ values }) => values.length) ? { fields } : null;
 	}
 
-	// --- when the buttons work
-
-	watch() {
-		const seen = (entries) => {
-			if (!entries.some((entry) => entry.isIntersecting)) return;
-			this.endSeen = true;
-			this.rearm();
-		};
-		this.observer = new IntersectionObserver(seen);
-		this.observer.observe(this.end);
-		this.moved();
-	}
-
-	place() {
-		const { top, left, height } = this.element.getBoundingClientRect();
-		return `${Math.round(top)} ${Math.round(left)} ${Math.round(height)}`;
-	}
-
-	/// Takes note that the card may have moved.
+	// Takes note that the card may have moved.
 	moved() {
 		if (this.state !== "open") return;
-		const place = this.place();
-		if (place === this.lastPlace) return;
-		this.lastPlace = place;
-		this.stillSince = performance.now();
-		this.rearm();
+		const { top, left, height } = this.element.getBoundingClientRect();
+		const place = `${Math.round(top)} ${Math.round(left)} ${Math.round(height)}`;
+		if (place === this.place) return;
+		this.place = place;
+		this.stillAt = performance.now() + STILL_MS;
+		this.arm();
 	}
 
-	rearm() {
+	arm() {
 		clearTimeout(this.timer);
-		const wait = this.stillSince + STILL_MS - performance.now();
-		const still = wait <= 0 && this.state === "open" && this.board.connected();
-		for (const { element, needsEnd } of this.answers) {
-			element.setAttribute("aria-disabled", String(!(still && (!needsEnd || this.endSeen))));
-		}
-		if (wait > 0 && this.state === "open") {
-			this.timer = setTimeout(() => {
-				this.moved();
-				this.rearm();
-			}, wait + 5);
-		}
+		const wait = this.stillAt - performance.now();
+		const works = this.state === "open" && wait <= 0 && this.board.connected();
+		for (const [element, needsEnd] of this.answers) element.setAttribute("aria-disabled", !(works && (this.endSeen || !needsEnd)));
+		if (this.state !== "open" || !(wait > 0)) return;
+		this.timer = setTimeout(() => {
+			this.moved();
+			this.arm();
+		}, wait + 5);
 	}
 
 	async press(button, reply) {
 		this.moved();
+		if (this.state !== "open") return;
 		if (button.getAttribute("aria-disabled") === "true") {
-			if (this.state === "open") setText(this.outcome, this.board.connected() ? (this.endSeen ? "The card has just moved: once more, please." : "Read to the end of the card first.") : "Not connected.");
-			return;
+			return setText(this.outcome, !this.board.connected() ? "Not connected." : this.endSeen ? "The card has just moved: once more, please." : "Read to the end of the card first.");
 		}
 		const given = reply();
-		if (given === null) {
-			setText(this.outcome, "Choose an answer first.");
-			return;
-		}
+		if (!given) return setText(this.outcome, "Choose an answer first.");
 		this.state = "busy";
-		this.rearm();
+		this.arm();
 		setText(this.outcome, "Sending…");
-		this.element.classList.add("busy");
 		try {
 			const answer = await post("/api/answer", { ask: this.ask.id, reply: given });
-			const lost = answer.words_lost ? " The message was not delivered: this agent has no field for it." : "";
 			const moved = answer.moved?.says ?? "delivered; the agent was not seen to move within 2 seconds";
-			this.settle(`${DONE[typeof given === "string" ? given : Object.keys(given)[0]]} here: ${moved}.${lost}`);
+			const lost = answer.words_lost ? " The message was not delivered: this agent has no field for it." : "";
+			this.settle(`${DONE[given] ?? DONE[Object.keys(given)[0]]} here: ${moved}.${lost}`);
 		} catch (refusal) {
-			this.element.classList.remove("busy");
+			const words = `Not taken: ${wordsOf(refusal)}`;
+			if (this.gone || refusal.status === 404) return this.settle(words);
 			this.state = "open";
-			if (this.gone || refusal.status === 404) return this.settle(`Not taken: ${wordsOf(refusal)}`);
-			setText(this.outcome, `Not taken: ${wordsOf(refusal)}`);
-			this.rearm();
+			setText(this.outcome, words);
+			this.arm();
 		}
 	}
 
-	/// The ask is no longer open.
 	vanish() {
 		this.gone = true;
 		if (this.state !== "open") return;
 		const row = this.board.session(keyOf(this.ask));
-		this.settle(`No longer open: answered elsewhere, or the agent went on.${row ? ` The session is ${row.status}.` : " The session is no longer listed."}`);
+		this.settle(`No longer open: answered elsewhere, or the agent went on.${row ? ` The session is ${row.status}.` : ""}`);
 	}
 
+	// The card turns grey, says what became of the ask and stays until it is tapped.
 	settle(text) {
 		this.state = "settled";
 		this.observer.disconnect();
 		clearTimeout(this.timer);
 		const hadFocus = this.element.contains(document.activeElement);
-		this.element.classList.remove("busy");
 		this.element.classList.add("settled");
-		for (const part of this.element.querySelectorAll(".buttons, .rules, .further, .why-not")) part.remove();
+		for (const part of this.element.querySelectorAll(".buttons, .rule, .further, .where")) part.remove();
 		for (const input of this.element.querySelectorAll("input")) input.disabled = true;
 		setText(this.outcome, text);
 		const dismiss = h("button.quiet.dismiss", { "aria-label": `Dismiss: ${this.ask.title}` }, "Dismiss");
@@ -214,21 +169,15 @@ export class Card {
 		this.board.counted();
 	}
 
-	/// A settled card is taken away by a tap; a link or selected text in it is not a tap on the card.
 	tapped(event) {
-		if (this.state !== "settled" || event.target.closest("a") || String(getSelection())) return;
-		this.board.dismiss(this);
+		// A link or selected text in the card is not a tap on the card.
+		if (this.state === "settled" && !event.target.closest("a") && !String(getSelection())) this.board.dismiss(this);
 	}
 }
 
 function partOf(part) {
 	const cut = part.cut && h("p.note", "The text goes on; only its beginning is shown.");
-	const text = (value, css) => h("pre", { class: css, dir: "auto" }, value);
-	switch (part.kind) {
-		case "command": return [text(part.text, "command"), cut];
-		case "diff": return [h("p.path", h("bdi", part.path)), patchLines(part.unified), cut];
-		case "plan": return [text(part.markdown, "plan"), cut];
-		case "text": return [text(part.text, "plain"), cut];
-		default: return [text(typeof part.value === "string" ? part.value : JSON.stringify(part.value, null, 2), "command"), cut];
-	}
+	if (part.kind === "diff") return [h("p.path", h("bdi", part.path)), patchLines(part.unified), cut];
+	const text = part.text ?? part.markdown ?? (typeof part.value === "string" ? part.value : JSON.stringify(part.value, null, 2));
+	return [h(`pre.${part.kind}`, { dir: "auto" }, text), cut];
 }

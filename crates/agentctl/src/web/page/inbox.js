@@ -1,36 +1,29 @@
-// The boards that hold the cards of open asks: the inbox, and the asks of the session that is shown.
+// A board holds the cards of open asks: of all in the inbox, or of the session that is shown.
 
 import { Card } from "./ask.js";
-import { byId, h, say } from "./dom.js";
+import { byId, h } from "./dom.js";
 
-/// The cards of all asks, or of one session.
 export class Board {
-	constructor(element, { session, control, connected, counted, fits, empty }) {
-		Object.assign(this, { element, session, control, connected, counted, fits });
-		this.cards = new Map();
-		this.empty = h("p.empty", empty);
-		this.paintEmpty();
-		const moved = () => this.moved();
-		addEventListener("scroll", moved, { capture: true, passive: true });
-		addEventListener("resize", moved, { passive: true });
-		this.sizes = new ResizeObserver(moved);
-		this.sizes.observe(element);
-		this.close = () => {
-			removeEventListener("scroll", moved, { capture: true });
-			removeEventListener("resize", moved);
-			this.sizes.disconnect();
-		};
+	constructor(element, world, fits, empty) {
+		Object.assign(this, world, { element, fits, cards: new Map(), empty: h("p.empty", empty) });
 	}
 
-	/// Takes all open asks. Returns those that are new here.
+	each(call) {
+		for (const card of this.cards.values()) call(card);
+	}
+
+	moved() {
+		this.each((card) => card.moved());
+	}
+
+	// Takes all open asks. Returns those that are new here.
 	take(asks) {
 		const open = new Map(asks.filter(this.fits).map((ask) => [ask.id, ask]));
-		for (const [id, card] of this.cards) if (!open.has(id)) card.vanish();
+		this.each((card) => open.has(card.ask.id) || card.vanish());
 		const added = [];
 		for (const [id, ask] of open) {
 			const known = this.cards.get(id);
-			if (known && known.state !== "settled") continue;
-			if (known && !known.gone) continue;
+			if (known && !(known.state === "settled" && known.gone)) continue;
 			known?.element.remove();
 			const card = new Card(this, ask);
 			this.cards.set(id, card);
@@ -38,43 +31,29 @@ export class Board {
 			added.push(ask);
 		}
 		this.paintEmpty();
-		this.moved();
 		return added;
 	}
 
-	/// Shows every card anew, for example after it became known that control is allowed.
-	renew(asks) {
-		for (const card of this.cards.values()) card.element.remove();
-		this.cards.clear();
-		this.take(asks);
-	}
-
 	dismiss(card) {
-		const next = card.element.nextElementSibling ?? card.element.previousElementSibling;
+		const next = card.element.nextElementSibling ?? card.element.previousElementSibling ?? byId("main");
 		card.element.remove();
 		this.cards.delete(card.ask.id);
 		this.paintEmpty();
-		this.moved();
-		(next?.isConnected && next.matches(".card") ? next : byId("main")).focus({ preventScroll: true });
-		say("Dismissed");
+		next.focus({ preventScroll: true });
 	}
 
 	paintEmpty() {
 		if (this.cards.size) this.empty.remove();
-		else if (this.empty.textContent) this.element.append(this.empty);
-	}
-
-	moved() {
-		for (const card of this.cards.values()) card.moved();
-	}
-
-	rearm() {
-		for (const card of this.cards.values()) if (card.state === "open") card.rearm();
+		else this.element.append(this.empty);
+		this.each((card) => {
+			card.moved();
+			card.arm();
+		});
 	}
 
 	focus(id) {
-		const card = this.cards.get(id) ?? [...this.cards.values()].find((one) => one.ask.id.startsWith(id));
-		card?.element.scrollIntoView({ block: "start" });
+		const card = [...this.cards.values()].find((one) => id && one.ask.id.startsWith(id));
+		card?.element.scrollIntoView();
 		card?.element.focus({ preventScroll: true });
 		return Boolean(card);
 	}

@@ -1,75 +1,56 @@
 // The list of sessions: order, filter, rows that are changed in place.
 
-import { ageOf, byId, folder, h, setText, shortPath } from "./dom.js";
+import { ageOf, byId, folder, h, mark, setText, shortPath } from "./dom.js";
 
-/// The order of `agentctl list`: what needs a person first.
+// The order of `agentctl list`: what needs a person first, then the newest, subagents below their parent.
 const ORDER = ["waiting", "running", "idle", "unknown", "error", "stopped"];
 const PAGE = 300;
 
-/// The key of a session, or of the session of an ask.
 export function keyOf(row) {
 	const id = row.session_id === undefined ? row.id : row.session_id;
-	return id === null ? `${row.adapter}:pid:${row.pid}` : `${row.adapter}:${id}`;
+	return `${row.adapter}:${id ?? `pid:${row.pid}`}`;
 }
 
-/// The address of a session in this page.
-export function routeOf(key, tab = "") {
-	return `#/session/${encodeURIComponent(key).replaceAll("%3A", ":")}${tab ? `/${tab}` : ""}`;
-}
-
+export const routeOf = (key, tab) => `#/session/${encodeURIComponent(key).replaceAll("%3A", ":")}${tab ? `/${tab}` : ""}`;
 export const shortId = (row) => (row.session_id ?? row.id)?.slice(0, 8) ?? `pid ${row.pid}`;
 export const titleOf = (row) => row.title ?? row.prompt ?? row.name ?? "no title yet";
 export const isLive = (row) => row.status !== "error" && row.status !== "stopped";
 
-/// The detail of a status, as in `agentctl list`: `tool: npm test`.
-export function reasonOf(row) {
-	if (!row.reason) return row.outcome ?? "";
-	return row.reason.detail ? `${row.reason.kind}: ${row.reason.detail}` : row.reason.kind;
+// The status and its detail: `running  tool: npm test`.
+export function stateOf(row) {
+	return [h(`span.status.${row.status}`, row.status), h("span.reason", { dir: "auto" }, reasonOf(row))];
 }
 
-export function statusWord(row) {
-	return h(`span.status.${row.status}`, row.status);
+function reasonOf({ reason, outcome }) {
+	return reason?.detail ? `${reason.kind}: ${reason.detail}` : reason?.kind ?? outcome ?? "";
 }
 
-const newest = (row) => Date.parse(row.last_activity_at ?? row.started_at ?? 0) || 0;
+const newest = (row) => row.last_activity_at ?? row.started_at ?? "";
 
 function inOrder(a, b) {
-	const byStatus = ORDER.indexOf(a.status) - ORDER.indexOf(b.status);
-	return byStatus || newest(b) - newest(a) || (keyOf(a) < keyOf(b) ? -1 : 1);
+	return ORDER.indexOf(a.status) - ORDER.indexOf(b.status) || Date.parse(newest(b)) - Date.parse(newest(a)) || (keyOf(a) < keyOf(b) ? -1 : 1);
 }
 
-/// Puts subagents right behind their parent, as `agentctl list` does.
 function belowParents(rows) {
-	const children = new Map();
 	const ids = new Set(rows.map((row) => row.id));
-	const tops = [];
-	for (const row of rows) {
-		if (!row.parent || row.parent === row.id || !ids.has(row.parent)) tops.push([row, 0]);
-		else if (children.has(row.parent)) children.get(row.parent).push(row);
-		else children.set(row.parent, [row]);
-	}
+	const children = Map.groupBy(rows, ({ id, parent }) => (parent !== id && ids.has(parent) ? parent : null));
 	const ordered = [];
-	const pending = tops.reverse();
+	const pending = (children.get(null) ?? []).map((row) => [row, 0]).reverse();
 	while (pending.length) {
 		const [row, depth] = pending.pop();
 		ordered.push([row, depth]);
-		const below = children.get(row.id) ?? [];
+		if (row.id === null) continue;
+		for (const child of (children.get(row.id) ?? []).reverse()) pending.push([child, depth + 1]);
 		children.delete(row.id);
-		for (const child of below.reverse()) pending.push([child, depth + 1]);
 	}
 	return ordered;
 }
 
 export class SessionList {
 	constructor() {
-		this.live = new Map();
-		this.ended = new Map();
-		this.items = new Map();
-		this.limit = PAGE;
-		this.current = null;
-		this.words = [];
-		byId("filter").addEventListener("input", () => {
-			this.words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+		Object.assign(this, { live: new Map(), ended: new Map(), items: new Map(), limit: PAGE, words: [] });
+		byId("filter").addEventListener("input", (event) => {
+			this.words = event.target.value.toLowerCase().split(/\s+/);
 			this.limit = PAGE;
 			this.paint();
 		});
@@ -80,111 +61,80 @@ export class SessionList {
 	}
 
 	get(key) {
-		return this.live.get(key) ?? this.ended.get(key) ?? null;
+		return this.live.get(key) ?? this.ended.get(key);
 	}
 
-	/// Takes the rows of a look. Returns the sessions whose status changed.
-	take(look) {
-		const changed = [];
-		if (look.full) {
-			const seen = new Set(look.rows.map(keyOf));
-			for (const key of this.live.keys()) if (!seen.has(key)) this.live.delete(key);
-		}
-		for (const row of look.rows) {
-			const key = keyOf(row);
-			const before = this.live.get(key);
-			if (before && before.status !== row.status) changed.push(row);
-			this.live.set(key, row);
-			this.ended.delete(key);
-		}
-		for (const key of look.gone) this.live.delete(key);
+	// Takes the rows of a look. Returns the sessions whose status changed.
+	take({ full, rows, gone }) {
+		const before = this.live;
+		if (full) this.live = new Map();
+		const changed = rows.filter((row) => (before.get(keyOf(row))?.status ?? row.status) !== row.status);
+		for (const row of rows) this.live.set(keyOf(row), row);
+		for (const key of gone) this.live.delete(key);
 		this.paint();
 		return changed;
 	}
 
-	/// Takes the ended sessions; an empty list hides them.
 	takeEnded(rows) {
 		this.ended = new Map(rows.map((row) => [keyOf(row), row]));
-		for (const key of this.live.keys()) this.ended.delete(key);
-		this.paint();
-	}
-
-	/// Builds every row anew, for example when the home directory became known.
-	repaint() {
-		for (const item of this.items.values()) item.digest = null;
 		this.paint();
 	}
 
 	select(key) {
 		this.current = key;
-		for (const [itsKey, item] of this.items) mark(item, itsKey === key);
+		for (const [its, item] of this.items) mark(item.firstChild, its === key);
 	}
 
 	fits(row) {
-		if (!this.words.length) return true;
 		const fields = [row.status, reasonOf(row), row.adapter, row.id, row.cwd, shortPath(row.cwd), row.title, row.prompt, row.name, row.group, row.model];
-		const text = fields.filter(Boolean).join(" ").toLowerCase();
+		const text = fields.join(" ").toLowerCase();
 		return this.words.every((word) => text.includes(word));
 	}
 
 	paint() {
-		const all = [...this.live.values(), ...this.ended.values()];
+		const all = [...new Map([...this.ended, ...this.live]).values()];
 		const fitting = all.filter((row) => this.fits(row)).sort(inOrder);
 		const shown = belowParents(fitting).slice(0, this.limit);
-		const kept = new Set();
-		let place = byId("rows").firstElementChild;
-		for (const [row, depth] of shown) {
-			const item = this.item(row, depth);
-			kept.add(keyOf(row));
-			// A row that stands in its place already is not touched: it keeps the focus and is not laid out again.
-			if (item === place) place = place.nextElementSibling;
-			else byId("rows").insertBefore(item, place);
-		}
+		const list = byId("rows");
+		const kept = new Set(shown.map(([row]) => keyOf(row)));
 		for (const [key, item] of this.items) {
 			if (kept.has(key)) continue;
 			item.remove();
 			this.items.delete(key);
 		}
+		let place = list.firstChild;
+		for (const [row, depth] of shown) {
+			const item = this.item(row, depth);
+			// A row that stands in its place already is not touched: it keeps the focus and is not laid out again.
+			if (item === place) place = place.nextSibling;
+			else list.insertBefore(item, place);
+		}
 		const more = fitting.length - shown.length;
 		byId("more-rows").hidden = more <= 0;
 		setText(byId("more-rows"), `Show ${Math.min(more, PAGE)} of ${more} more`);
-		const note = all.length === 0 ? "No session is running." : fitting.length === 0 ? "No session fits the filter." : "";
-		setText(byId("rows-note"), note);
+		setText(byId("rows-note"), !all.length ? "No session is running." : !fitting.length ? "No session fits the filter." : "");
 	}
 
 	item(row, depth) {
 		const key = keyOf(row);
-		const digest = JSON.stringify([row.status, reasonOf(row), row.adapter, row.id, row.cwd, titleOf(row), row.name, row.group, newest(row), depth]);
 		let item = this.items.get(key);
 		if (!item) {
 			item = h("li", h("a.row", { href: routeOf(key), "data-key": key }));
 			this.items.set(key, item);
-			mark(item, key === this.current);
+			mark(item.firstChild, key === this.current);
 		}
-		if (item.digest !== digest) {
-			item.digest = digest;
-			item.className = depth ? "below" : "";
-			item.firstElementChild.replaceChildren(...rowParts(row));
-		}
+		const digest = JSON.stringify([row.status, reasonOf(row), row.cwd, titleOf(row), row.name, newest(row)]);
+		if (item.digest !== digest) item.firstChild.replaceChildren(...parts(row));
+		item.digest = digest;
+		item.className = depth ? "below" : "";
 		return item;
 	}
 }
 
-function mark(item, isCurrent) {
-	if (isCurrent) item.firstElementChild.setAttribute("aria-current", "page");
-	else item.firstElementChild.removeAttribute("aria-current");
-}
-
-function rowParts(row) {
-	const reason = reasonOf(row);
+function parts(row) {
 	return [
-		h("span.head",
-			h("span.title", { dir: "auto" }, titleOf(row)),
-			ageOf(row.last_activity_at ?? row.started_at)),
-		h("span.state", statusWord(row), reason && h("span.reason", { dir: "auto" }, reason)),
-		h("span.meta",
-			h("span.agent", row.adapter), h("code", shortId(row)),
-			row.name && h("span.name", row.name),
-			folder(row.cwd)),
+		h("span.head", h("span.title", { dir: "auto" }, titleOf(row)), ageOf(newest(row))),
+		h("span.state", stateOf(row)),
+		h("span.meta", h("span", row.adapter), h("code", shortId(row)), row.name && h("span.name", row.name), folder(row.cwd)),
 	];
 }

@@ -4,107 +4,80 @@ import { ageOf, fill, folder, h, linked, patchLines, span } from "./dom.js";
 import { get, wordsOf } from "./net.js";
 
 const MOST_LINES = 3000;
-const loading = () => h("p.empty", { role: "status" }, "Reading…");
-const refused = (refusal) => h("p.note", wordsOf(refusal));
-const counts = (file) => [
-	h("span.s-added", `+${file.added ?? "?"}`), " ",
-	h("span.s-removed", `−${file.removed ?? "?"}`),
-];
+const note = (text) => h("p.note", text);
+const several = (what, names) => names.length > 0 && note(`${what}: ${names.join(", ")}`);
+const counts = ({ added, removed }) => h("span", h("span.s-added", `+${added ?? "?"}`), " ", h("span.s-removed", `−${removed ?? "?"}`));
 
-/// Puts an answer into an element, unless the user has gone on meanwhile.
-async function show(element, question, painted) {
+// Asks two questions and shows the answers below each other, unless the person has gone on meanwhile.
+async function show(element, parts) {
 	const turn = (element.turn = {});
-	fill(element, loading());
-	const shown = await question().then(painted, refused);
-	if (element.turn === turn) fill(element, shown);
+	fill(element, h("p.empty", "Reading…"));
+	const shown = await Promise.all(parts.map(([, path, values, paint]) => get(path, values).then(paint).catch((refusal) => note(wordsOf(refusal)))));
+	if (element.turn === turn) fill(element, parts.map(([title], index) => [h("h2", title), shown[index]]));
 }
 
-export function showChanges(element, key) {
-	const question = () => Promise.allSettled([get("/api/diff", { id: key, patch: true }), get("/api/changes", { id: key, patch: true })]);
-	return show(element, question, ([diff, changes]) => [
-		h("h2", "In the working tree"),
-		diff.status === "fulfilled" ? diff.value.diffs.map(oneDiff) : refused(diff.reason),
-		h("h2", "Recorded by the agent"),
-		changes.status === "fulfilled" ? recorded(changes.value) : refused(changes.reason),
+export function showChanges(element, id) {
+	show(element, [
+		["In the working tree", "/api/diff", { id, patch: true }, ({ diffs }) => diffs.map(oneDiff)],
+		["Recorded by the agent", "/api/changes", { id, patch: true }, recorded],
 	]);
 }
 
 function oneDiff(diff) {
-	const notes = [];
-	if (diff.shared_with.length) notes.push(`Other sessions worked in the same tree: ${diff.shared_with.join(", ")}.`);
-	if (diff.dirty_submodules.length) notes.push(`Submodules with changes of their own: ${diff.dirty_submodules.join(", ")}.`);
-	const patch = typeof diff.patch === "string" ? diff.patch : (diff.patch?.text ?? null);
+	const patch = typeof diff.patch === "string" ? diff.patch : diff.patch?.text;
 	return [
-		h("p.meta", folder(diff.directory), diff.branch && h("code", diff.branch), h("span", `since ${diff.base.slice(0, 10)} (${diff.base_from.replaceAll("_", " ")})`), h("span", counts(diff))),
-		[...notes, ...diff.gaps].map((note) => h("p.note", note)),
+		h("p.meta", folder(diff.directory), diff.branch && h("code", diff.branch), h("span", `since ${diff.base.slice(0, 10)} (${diff.base_from.replaceAll("_", " ")})`), counts(diff)),
+		several("Other sessions worked in the same tree", diff.shared_with),
+		several("Submodules with changes of their own", diff.dirty_submodules),
+		diff.gaps.map(note),
 		diff.files.length === 0 && h("p.empty", "Nothing has changed."),
 		patch ? byFile(patch) : diff.files.map((file) => h("p.path", h("bdi", file.path), " ", counts(file))),
 	];
 }
 
-/// A patch as one foldable block for each file.
+// A patch as one foldable block for each file. The lines of a large patch are made when a block is opened.
 function byFile(patch) {
-	let lines = 0;
+	let total = 0;
 	return patch.split(/^(?=diff --git )/m).filter(Boolean).map((part) => {
-		const name = /^\+\+\+ "?b\/(.*?)"?$/m.exec(part)?.[1] ?? /^--- "?a\/(.*?)"?$/m.exec(part)?.[1] ?? /^diff --git (.*)$/m.exec(part)?.[1] ?? "";
-		const length = part.split("\n").length;
-		lines += length;
-		const body = () => patchLines(part.split("\n").slice(0, MOST_LINES).join("\n"));
-		const block = h("details.file", h("summary", h("bdi", name)));
-		const open = () => block.childElementCount === 1 && block.append(body(), length > MOST_LINES ? h("p.note", `${length - MOST_LINES} more lines.`) : "");
-		block.addEventListener("toggle", () => block.open && open());
-		if (lines < MOST_LINES) {
-			open();
-			block.open = true;
-		}
+		const name = /^(?:\+\+\+ "?b|--- "?a)\/(.*?)"?\s*$/m.exec(part.replace(/^--- .*\n(?=\+\+\+ "?b)/m, ""))?.[1] ?? part.slice(11, part.indexOf("\n"));
+		const lines = part.split("\n");
+		total += lines.length;
+		const block = h("details.file", { open: total < MOST_LINES, ontoggle: () => block.children[1] || block.append(body()) }, h("summary", h("bdi", name)));
+		const body = () => h("div", patchLines(lines.slice(0, MOST_LINES).join("\n")), lines.length > MOST_LINES && note(`${lines.length - MOST_LINES} more lines.`));
+		if (block.open) block.append(body());
 		return block;
 	});
 }
 
-function recorded(changes) {
-	const notes = [];
-	if (changes.commands) notes.push(`${changes.commands} shell commands are not recorded with what they changed.`);
-	if (changes.unanswered) notes.push(`${changes.unanswered} changes have no result yet.`);
-	const patches = new Map();
-	for (const patch of changes.patches ?? []) patches.set(patch.path, [...(patches.get(patch.path) ?? []), patch]);
+function recorded({ files, patches, commands, unanswered }) {
 	return [
-		notes.map((note) => h("p.note", note)),
-		changes.files.length === 0 && h("p.empty", "No changed file is recorded."),
-		changes.files.map((file) => h("details.file",
-			h("summary", h("bdi", file.path), " ", h("small", `${file.kind} `), counts(file), file.now === "different" && h("small", " changed since"), file.now === "gone" && h("small", " gone now")),
-			(patches.get(file.path) ?? []).map((patch) => [patch.remark && h("p.note", patch.remark), patch.patch && patchLines(patch.patch)]))),
+		commands > 0 && note(`${commands} shell commands are not recorded with what they changed.`),
+		unanswered > 0 && note(`${unanswered} changes have no result yet.`),
+		!files.length && h("p.empty", "No changed file is recorded."),
+		files.map((file) => h("details.file",
+			h("summary", h("bdi", file.path), ` ${file.kind} `, counts(file), { different: " changed since", gone: " gone now" }[file.now]),
+			patches?.filter((patch) => patch.path === file.path).map((patch) => [patch.remark && note(patch.remark), patch.patch && patchLines(patch.patch)]))),
 	];
 }
 
-export function showFacts(element, key) {
-	const question = () => Promise.allSettled([get("/api/why", { id: key }), get("/api/session", { id: key })]);
-	return show(element, question, ([why, session]) => [
-		h("h2", "Why this status"),
-		why.status === "fulfilled" ? explained(why.value) : refused(why.reason),
-		h("h2", "Facts"),
-		session.status === "fulfilled" ? facts(session.value) : refused(session.reason),
-	]);
+export function showFacts(element, id) {
+	show(element, [["Why this status", "/api/why", { id }, explained], ["Facts", "/api/session", { id }, facts]]);
 }
 
-function explained(why) {
-	return [
-		h("p.verdict", why.verdict),
-		h("ul.evidence", why.evidence.map((one) => h("li", h("code", one.source), h("span", one.says), ageOf(one.at, "", " ago")))),
-	];
+function explained({ verdict, evidence }) {
+	return [h("p", verdict), h("ul.evidence", evidence.map((one) => h("li", h("code", one.source), h("span", one.says), ageOf(one.at, " ago"))))];
 }
+
+const FACTS = "adapter id name group cwd branch model pid started_at last_activity_at ended_at duration_seconds turns outcome ended_by tokens context_tokens context_window cost_usd parent root notes prompt last_message".split(" ");
+const NAMES = { adapter: "agent", cwd: "directory", pid: "process", root: "home" };
 
 function facts(row) {
-	const number = (value) => value?.toLocaleString("en");
-	const moment = (value) => value && [new Date(value).toLocaleString(), " (", ageOf(value, "", " ago"), ")"];
-	const tokens = row.tokens && `${number(row.tokens.input)} in, ${number(row.tokens.output)} out, ${number(row.tokens.cache_read)} cache read, ${number(row.tokens.cache_write)} cache write`;
-	const context = row.context_tokens && `${number(row.context_tokens)} tokens${row.context_window ? ` of ${number(row.context_window)}` : ""}`;
-	const shown = [
-		["Agent", row.adapter], ["Session", row.id], ["Name", row.name], ["Group", row.group], ["Directory", row.cwd], ["Branch", row.branch],
-		["Model", row.model], ["Process", row.pid], ["Started", moment(row.started_at)], ["Last activity", moment(row.last_activity_at)], ["Ended", moment(row.ended_at)],
-		["Duration", row.duration_seconds !== null && row.duration_seconds !== undefined ? span(row.duration_seconds) : null], ["Turns", row.turns],
-		["Outcome", row.outcome], ["Ended by", row.ended_by && `${row.ended_by.kind}${row.ended_by.detail ? `: ${row.ended_by.detail}` : ""}`],
-		["Tokens", tokens], ["Context", context], ["Cost", row.cost_usd !== null && row.cost_usd !== undefined ? `$${row.cost_usd.toFixed(4)}` : null],
-		["Parent", row.parent], ["Home", row.root], ["Notes", row.notes?.join(" ")], ["Prompt", row.prompt], ["Last message", row.last_message && linked(row.last_message)],
-	];
-	return h("dl", shown.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => [h("dt", name), h("dd", { dir: "auto" }, value)]));
+	const shown = (name, value) => {
+		if (name.endsWith("_at")) return [new Date(value).toLocaleString(), ", ", ageOf(value, " ago")];
+		if (name === "duration_seconds") return span(value);
+		if (typeof value === "object") return Object.entries(value).map(([key, one]) => (Array.isArray(value) ? one : `${key} ${one?.toLocaleString("en")}`)).join(", ");
+		return typeof value === "number" && name !== "pid" ? value.toLocaleString("en") : linked(String(value));
+	};
+	const known = FACTS.filter((name) => row[name] !== null && row[name] !== undefined && row[name].length !== 0);
+	return h("dl", known.map((name) => [h("dt", NAMES[name] ?? name.replace(/_(at|seconds)$/, "").replaceAll("_", " ")), h("dd", { dir: "auto" }, shown(name, row[name]))]));
 }
