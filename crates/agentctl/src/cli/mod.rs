@@ -37,6 +37,7 @@ mod usage;
 mod version;
 mod wait;
 mod watch;
+mod web;
 mod why;
 mod worktree;
 
@@ -117,6 +118,7 @@ enum Command {
     Prune(runs::PruneArgs),
     Rm(runs::RmArgs),
     Daemon(daemon::DaemonArgs),
+    Web(web::WebArgs),
     #[command(subcommand)]
     Notify(notify::NotifyCommand),
     Doctor(doctor::DoctorArgs),
@@ -193,6 +195,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             // its log.
             let loaded = crate::config::load_all()?;
             daemon::cmd_daemon(ui, loaded, &args)
+        }
+        Command::Web(args) => {
+            let loaded = loaded(ui)?;
+            web::cmd_web(ui, loaded, &args)
         }
         Command::Notify(command) => {
             let loaded = crate::config::load_all()?;
