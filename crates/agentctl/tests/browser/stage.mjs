@@ -2,7 +2,7 @@
 // of this folder in a pid namespace and a home of their own.
 
 import { spawn, spawnSync } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 
@@ -16,8 +16,9 @@ export const home = process.env.HOME;
 
 const results = [];
 
-/// Runs one check and prints its line. A check fails by throwing.
+/// Runs one check and prints its line. A check fails by throwing. AGENTCTL_ONLY=PATTERN leaves the others out.
 export async function check(name, body) {
+  if (process.env.AGENTCTL_ONLY && !new RegExp(process.env.AGENTCTL_ONLY).test(name)) return;
   const began = Date.now();
   try {
     const remark = await body();
@@ -45,7 +46,7 @@ export function assertEqual(found, wanted, what) {
 }
 
 /// Waits until a condition holds, and returns what it returned.
-export async function eventually(what, condition, seconds = 30) {
+export async function eventually(what, condition, seconds = 20) {
   const end = Date.now() + seconds * 1000;
   for (;;) {
     const found = await condition();
@@ -142,9 +143,21 @@ export async function openBrowser() {
   return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 }
 
+/// Serves the files of the page from a folder instead of the program, which then need not be built anew.
+async function fromFolder(route) {
+  const name = new URL(route.request().url()).pathname.slice(1);
+  const file = `${process.env.AGENTCTL_PAGE}/${name || "index.html"}`;
+  const headers = { "content-type": { js: "text/javascript", css: "text/css", svg: "image/svg+xml" }[name.split(".").pop()] ?? "text/html" };
+  if (!name) Object.assign(headers, (await route.fetch()).headers());
+  delete headers["content-length"];
+  await route.fulfill({ headers, body: readFileSync(file) });
+}
+
 /// A page that takes note of everything that must not happen: errors, dialogs, requests to another origin.
 export async function openPage(context, server) {
   const page = await context.newPage();
+  if (process.env.AGENTCTL_PAGE) await page.route(`${server.origin}/*`, fromFolder);
+  page.setDefaultTimeout(15_000);
   page.trouble = [];
   page.on("console", (message) => {
     // A refused or lost request is reported by the browser itself.

@@ -72,12 +72,12 @@ function takeLook(look) {
 	const start = performance.now();
 	state.connected = true;
 	byId("banner").hidden = true;
-	state.asks = look.asks;
+	state.asks = look.asks ?? [];
 	const changed = list.take(look);
-	const added = inbox.take(look.asks);
-	talk.look(look.asks);
+	const added = inbox.take(state.asks);
+	talk.look(state.asks);
 	paintCount();
-	paintFaults(look.faults);
+	paintFaults(look.faults ?? []);
 	if (added.length && state.looked) announce(added);
 	else if (changed.length) say(changed.length === 1 ? `${titleOf(changed[0])}: ${changed[0].status}` : `${changed.length} sessions changed their status`);
 	if (look.gone.length && byId("ended").checked) readEnded();

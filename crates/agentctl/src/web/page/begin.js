@@ -5,6 +5,7 @@ import { routeOf } from "./list.js";
 import { get, post, wordsOf } from "./net.js";
 
 const field = (label, input) => h("label.field", h("span", label), input);
+const check = (name, label, checked) => h("label.check", h("input", { type: "checkbox", name, checked }), label);
 const text = (name, more) => h("input", { name, autocomplete: "off", spellcheck: "false", ...more });
 
 export async function showBegin() {
@@ -26,7 +27,8 @@ function form({ adapters, directories }) {
 		event.preventDefault();
 		button.disabled = true;
 		const given = Object.fromEntries([...new FormData(event.target)].filter(([, value]) => value));
-		if (given.worktree) given.worktree = true;
+		for (const name of ["worktree", "ask", "keep"]) if (given[name]) given[name] = true;
+		if (!agents.find((one) => one.name === given.adapter).can_ask) delete given.ask;
 		try {
 			const begun = await post("/api/launch", given);
 			location.hash = routeOf(`${begun.adapter}:${begun.id}`);
@@ -42,8 +44,9 @@ function form({ adapters, directories }) {
 		field("Directory", text("cwd", { required: true, list: "directories", value: directories[0] ?? "" })),
 		h("datalist", { id: "directories" }, directories.map((one) => h("option", { value: one }, shortPath(one)))),
 		h("details", h("summary", "Further options"),
-			field("Permissions", h("select", { name: "permissions" }, options(["", "read", "edits", "auto"], "the agent’s own setting"))),
+			field("Permissions", h("select", { name: "permissions" }, options(["", "edits"], "the agent’s own setting"))),
 			field("Model", text("model")), field("Name", text("name")),
-			h("label.check", h("input", { type: "checkbox", name: "worktree" }), " In a git worktree of its own")),
+			check("worktree", "In a git worktree of its own")),
+		check("ask", "Ask here for permissions", true), check("keep", "Stay for further messages"),
 		notice, button);
 }

@@ -2,8 +2,6 @@
 
 import { ageOf, byId, folder, h, mark, setText, shortPath } from "./dom.js";
 
-// The order of `agentctl list`: what needs a person first, then the newest, subagents below their parent.
-const ORDER = ["waiting", "running", "idle", "unknown", "error", "stopped"];
 const PAGE = 300;
 
 export function keyOf(row) {
@@ -25,30 +23,11 @@ function reasonOf({ reason, outcome }) {
 	return reason?.detail ? `${reason.kind}: ${reason.detail}` : reason?.kind ?? outcome ?? "";
 }
 
-const newest = (row) => row.last_activity_at ?? row.started_at ?? "";
-
-function inOrder(a, b) {
-	return ORDER.indexOf(a.status) - ORDER.indexOf(b.status) || Date.parse(newest(b)) - Date.parse(newest(a)) || (keyOf(a) < keyOf(b) ? -1 : 1);
-}
-
-function belowParents(rows) {
-	const ids = new Set(rows.map((row) => row.id));
-	const children = Map.groupBy(rows, ({ id, parent }) => (parent !== id && ids.has(parent) ? parent : null));
-	const ordered = [];
-	const pending = (children.get(null) ?? []).map((row) => [row, 0]).reverse();
-	while (pending.length) {
-		const [row, depth] = pending.pop();
-		ordered.push([row, depth]);
-		if (row.id === null) continue;
-		for (const child of (children.get(row.id) ?? []).reverse()) pending.push([child, depth + 1]);
-		children.delete(row.id);
-	}
-	return ordered;
-}
+const newest = (row) => row.last_activity_at ?? row.started_at;
 
 export class SessionList {
 	constructor() {
-		Object.assign(this, { live: new Map(), ended: new Map(), items: new Map(), limit: PAGE, words: [] });
+		Object.assign(this, { live: new Map(), ended: new Map(), items: new Map(), order: [], limit: PAGE, words: [] });
 		byId("filter").addEventListener("input", (event) => {
 			this.words = event.target.value.toLowerCase().split(/\s+/);
 			this.limit = PAGE;
@@ -65,12 +44,13 @@ export class SessionList {
 	}
 
 	// Takes the rows of a look. Returns the sessions whose status changed.
-	take({ full, rows, gone }) {
+	take({ full, rows, gone, order }) {
 		const before = this.live;
 		if (full) this.live = new Map();
 		const changed = rows.filter((row) => (before.get(keyOf(row))?.status ?? row.status) !== row.status);
 		for (const row of rows) this.live.set(keyOf(row), row);
 		for (const key of gone) this.live.delete(key);
+		this.order = order ?? this.order;
 		this.paint();
 		return changed;
 	}
@@ -92,19 +72,23 @@ export class SessionList {
 	}
 
 	paint() {
-		const all = [...new Map([...this.ended, ...this.live]).values()];
-		const fitting = all.filter((row) => this.fits(row)).sort(inOrder);
-		const shown = belowParents(fitting).slice(0, this.limit);
+		// The server says the order, which is that of `agentctl list`.
+		const live = this.order.map((key) => this.live.get(key));
+		const all = [...live, ...[...this.ended].map(([key, row]) => !this.live.has(key) && row)].filter(Boolean);
+		const fitting = all.filter((row) => this.fits(row));
+		const shown = fitting.slice(0, this.limit);
+		const ids = new Set(shown.map((row) => row.id));
 		const list = byId("rows");
-		const kept = new Set(shown.map(([row]) => keyOf(row)));
+		const kept = new Set(shown.map(keyOf));
 		for (const [key, item] of this.items) {
 			if (kept.has(key)) continue;
 			item.remove();
 			this.items.delete(key);
 		}
 		let place = list.firstChild;
-		for (const [row, depth] of shown) {
-			const item = this.item(row, depth);
+		for (const row of shown) {
+			const item = this.item(row);
+			item.className = row.parent && ids.has(row.parent) ? "below" : "";
 			// A row that stands in its place already is not touched: it keeps the focus and is not laid out again.
 			if (item === place) place = place.nextSibling;
 			else list.insertBefore(item, place);
@@ -115,7 +99,7 @@ export class SessionList {
 		setText(byId("rows-note"), !all.length ? "No session is running." : !fitting.length ? "No session fits the filter." : "");
 	}
 
-	item(row, depth) {
+	item(row) {
 		const key = keyOf(row);
 		let item = this.items.get(key);
 		if (!item) {
@@ -126,7 +110,6 @@ export class SessionList {
 		const digest = JSON.stringify([row.status, reasonOf(row), row.cwd, titleOf(row), row.name, newest(row)]);
 		if (item.digest !== digest) item.firstChild.replaceChildren(...parts(row));
 		item.digest = digest;
-		item.className = depth ? "below" : "";
 		return item;
 	}
 }

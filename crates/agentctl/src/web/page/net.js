@@ -110,6 +110,8 @@ export class Stream {
 		}
 		if (generation !== this.generation || !isPaired()) return;
 		this.abort = null;
+		// Without the session that was to be followed, everything else is still shown.
+		if (refusal?.status === 404 && this.talk) return this.follow(null);
 		const wait = WAITS_MS[Math.min(this.failures, WAITS_MS.length - 1)];
 		this.failures += 1;
 		this.handlers.lost(refusal, wait);
