@@ -74,7 +74,7 @@ export class Card {
 		const message = h("textarea", { rows: 2, "aria-label": "Message that is sent with Deny" });
 		const rules = choices.filter(({ key }) => key.startsWith("always")).map(({ key, label, rule, scope }) => {
 			const words = /^allow/i.test(label) ? `A${label.slice(1)}` : `Allow ${label}`;
-			return button("rule", true, () => ({ always: key }), `${words}: ${rule ?? ""} ${SCOPES[scope] ?? ""}`, words, rule && h("code", rule), h("small", SCOPES[scope]));
+			return button("rule", true, () => ({ always: key }), null, words, " ", rule && h("code", rule), " ", h("small", SCOPES[scope]));
 		});
 		return [
 			h("div.buttons",
@@ -83,7 +83,7 @@ export class Card {
 				fields.length > 0 && button("allow.answer", true, () => this.given(), `Answer: ${title}`, "Answer")),
 			...rules,
 			has("deny") && h("details.further", h("summary", "Tell the agent why not"), message),
-			has("stop") && button("quiet.further", false, () => "stop", `End the turn: ${title}`, "Deny and end the turn"),
+			has("stop") && button("quiet.further", false, () => "stop", `End the turn: ${title}`, "End the turn"),
 		];
 	}
 

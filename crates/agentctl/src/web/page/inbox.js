@@ -5,7 +5,7 @@ import { byId, h } from "./dom.js";
 
 export class Board {
 	constructor(element, world, fits, empty) {
-		Object.assign(this, world, { element, fits, cards: new Map(), empty: h("p.empty", empty) });
+		Object.assign(this, world, { element, fits, cards: new Map(), done: new Set(), empty: h("p.empty", empty) });
 	}
 
 	each(call) {
@@ -23,7 +23,8 @@ export class Board {
 		const added = [];
 		for (const [id, ask] of open) {
 			const known = this.cards.get(id);
-			if (known && !(known.state === "settled" && known.gone)) continue;
+			// A look may be older than the answer.
+			if (this.done.has(id) || (known && !(known.state === "settled" && known.gone))) continue;
 			known?.element.remove();
 			const card = new Card(this, ask);
 			this.cards.set(id, card);
@@ -37,6 +38,7 @@ export class Board {
 	dismiss(card) {
 		const next = card.element.nextElementSibling ?? card.element.previousElementSibling ?? byId("main");
 		card.element.remove();
+		if (!card.gone) this.done.add(card.ask.id);
 		this.cards.delete(card.ask.id);
 		this.paintEmpty();
 		next.focus({ preventScroll: true });
