@@ -24,7 +24,7 @@ use agentctl_core::adapters::control::Permissions;
 use agentctl_core::adapters::{self};
 pub use agentctl_core::ask::LaunchDefaults as Defaults;
 use agentctl_core::ask::{
-    ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, Fleet, LaunchHooks,
+    ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, Fleet, LaunchHooks, WebContext,
 };
 use agentctl_core::host::{Host, Secret};
 use agentctl_core::kernel::Kernel;
@@ -180,9 +180,9 @@ impl Loaded {
         Fleet::new(Arc::clone(&self.host), adapters::ALL)
     }
 
-    /// Returns what `doctor` needs to know about the settings, with this state of the daemon.
+    /// Returns what `doctor` needs to know about the settings, with the state of the daemon and of the page.
     #[must_use]
-    pub fn doctor_context(&self, daemon: DaemonState) -> DoctorContext {
+    pub fn doctor_context(&self, (daemon, web): (DaemonState, WebContext)) -> DoctorContext {
         let finding =
             |found: &Finding| ConfigFinding { what: found.to_string(), hint: found.hint.clone() };
         let webhook = |endpoint: &WebhookEndpoint| ConfiguredWebhook {
@@ -203,6 +203,7 @@ impl Loaded {
                 || notify.is_some_and(NotifySettings::need_daemon)
                 || metrics.is_some(),
             daemon,
+            web,
         }
     }
 

@@ -29,6 +29,7 @@ mod resume;
 mod runs;
 mod schema;
 mod send;
+mod service;
 mod shape;
 mod status;
 mod stop;

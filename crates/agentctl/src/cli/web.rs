@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use agentctl_core::inbox::Answerer;
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::config::{Loaded, WebAddress, WebSettings, check_web_host};
+use crate::daemon::service;
 use crate::face::from_agent;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::place::Place;
@@ -18,6 +19,8 @@ use crate::web::{self, Links};
 /// this machine only; docs/WEB.md says how to reach it from a phone. Ctrl-C ends it, and no agent with it.
 #[derive(Args)]
 pub(super) struct WebArgs {
+    #[command(subcommand)]
+    command: Option<WebCommand>,
     /// The address, or unix:PATH for a proxy [default: 127.0.0.1:9210]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -41,6 +44,21 @@ pub(super) struct WebArgs {
     service: bool,
 }
 
+#[derive(Subcommand)]
+enum WebCommand {
+    /// Install the page as a service of your user (systemd, launchd)
+    ///
+    /// The flags before `install` become those of the service. It prints no link: `agentctl web --link` does. Agents
+    /// that the page starts have the environment of the service.
+    Install {
+        /// Print the service file instead of installing it
+        #[arg(long)]
+        print: bool,
+    },
+    /// Remove the service
+    Uninstall,
+}
+
 fn host_name(text: &str) -> Result<String, String> {
     check_web_host(text).map(|()| text.to_owned())
 }
@@ -51,8 +69,19 @@ pub(super) fn cmd_web(ui: &mut Ui, loaded: Loaded, args: &WebArgs) -> Outcome {
         show(ui, &links, args.qr)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if matches!(args.command, Some(WebCommand::Uninstall)) {
+        return super::service::uninstall(ui, &loaded.host, &service::web(Vec::new()));
+    }
     loaded.check_web()?;
     let settings = settings(ui, &loaded, args)?;
+    if let Some(WebCommand::Install { print }) = &args.command {
+        let service = service::web(flags(args));
+        if *print {
+            return super::service::print(ui, &loaded.host, &service);
+        }
+        super::service::write(&loaded.host, &service)?;
+        return super::service::enable(ui, &loaded.host, &service, "`agentctl web`");
+    }
     let place = Place::of_web(&loaded.host);
     let Some(right) = place.take()? else {
         return Err(Failure::new(Kind::Refused, "a server of the page is running already")
@@ -63,6 +92,20 @@ pub(super) fn cmd_web(ui: &mut Ui, loaded: Loaded, args: &WebArgs) -> Outcome {
         if is_service { Ok(()) } else { show(ui, links, qr) }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the flags of a service that serves as this command would.
+fn flags(args: &WebArgs) -> Vec<String> {
+    let mut flags = Vec::new();
+    if let Some(listen) = &args.listen {
+        flags.extend(["--listen".to_owned(), listen.clone()]);
+    }
+    for (flag, is_given) in [("--allow-control", args.allow_control), ("--insecure", args.insecure)]
+    {
+        flags.extend(is_given.then(|| flag.to_owned()));
+    }
+    flags.extend(args.name.iter().flat_map(|name| ["--name".to_owned(), name.clone()]));
+    flags
 }
 
 /// Returns the settings: the configuration, and what the flags change.

@@ -1,9 +1,11 @@
 //! The documents of `/api/*`: the questions of the command line, asked of the same `Fleet`.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agentctl_core::ask::{AsksRequest, ChangesRequest, DiffRequest};
 use agentctl_core::fleet::{Query, Rows};
+use agentctl_core::kernel::give_back_memory;
 use agentctl_core::model::{Target, Time};
 use axum::body::Bytes;
 use axum::response::Response;
@@ -21,6 +23,8 @@ use crate::failure::{Failure, Kind};
 const USUAL_HISTORY: &str = "7d";
 /// A list with ended sessions is given to all callers for this long.
 const HISTORY_FRESHNESS: Duration = Duration::from_secs(1);
+/// Free memory that is kept after a list with ended sessions.
+const MAX_FREE_MEMORY_BYTES: u64 = 4 << 20;
 /// Messages of a page of a conversation.
 pub(super) const PAGE_MESSAGES: usize = 40;
 /// Most messages of a page.
@@ -30,7 +34,7 @@ const MAX_PAGE_MESSAGES: usize = 500;
 pub(super) type History = tokio::sync::Mutex<Option<(String, Instant, Bytes)>>;
 
 /// Answers `/api/sessions`.
-pub(super) async fn sessions(web: &std::sync::Arc<Web>, query: QueryText) -> Response {
+pub(super) async fn sessions(web: &Arc<Web>, query: QueryText) -> Response {
     if !query.flag("all") && query.get("since").is_none() {
         return web.blocking(move |web| list(web, &Query::default())).await;
     }
@@ -54,10 +58,21 @@ pub(super) async fn sessions(web: &std::sync::Arc<Web>, query: QueryText) -> Res
     match answer.await {
         Ok(bytes) => {
             *last = Some((name, Instant::now(), bytes.clone()));
+            tokio::spawn(forget_history(Arc::clone(web)));
             ok(bytes)
         }
         Err(failure) => failed(&failure),
     }
+}
+
+/// Gives the memory of a list with ended sessions back to the system once it is not fresh any more.
+async fn forget_history(web: Arc<Web>) {
+    tokio::time::sleep(HISTORY_FRESHNESS).await;
+    let mut last = web.history.lock().await;
+    if last.as_ref().is_some_and(|(_, at, _)| at.elapsed() >= HISTORY_FRESHNESS) {
+        *last = None;
+    }
+    drop(tokio::task::spawn_blocking(|| give_back_memory(MAX_FREE_MEMORY_BYTES)));
 }
 
 fn list(web: &Web, query: &Query) -> Body {
