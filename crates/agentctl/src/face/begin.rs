@@ -24,6 +24,8 @@ pub struct BeginDocument {
     pub directories: Vec<String>,
     /// Orders are taken.
     pub control: bool,
+    /// The home directory of this process, which interfaces shorten to `~`; null if it is no text.
+    pub home: Option<String>,
 }
 
 /// An agent that may be started.
@@ -61,7 +63,8 @@ pub fn begin_choices(fleet: &Fleet, control: bool) -> BeginDocument {
         .filter(|directory| std::path::Path::new(directory).is_dir())
         .take(MAX_DIRECTORIES)
         .collect();
-    BeginDocument { adapters, directories, control }
+    let home = fleet.host.home.to_str().map(str::to_owned);
+    BeginDocument { adapters, directories, control, home }
 }
 
 fn adapter(row: &AdapterRow) -> BeginAdapter {

@@ -50,11 +50,11 @@ async function exchange(code, keep) {
 
 function enter() {
 	byId("actions").hidden = false;
-	byId("notify").hidden = !("Notification" in window && Notification.permission === "default");
+	byId("notify").hidden = globalThis.Notification?.permission !== "default";
 	stream.connect();
 }
 
-// Learns what this server allows, before the first look of a connection. After a restart it may be something else.
+// Learns what this server allows, which may be something else after a restart.
 async function ready() {
 	if (state.known) return;
 	const { control, home } = await get("/api/begin");
@@ -101,14 +101,14 @@ function paintFaults(faults) {
 function announce([first, ...others]) {
 	const text = `${first.adapter} asks: ${first.title}${others.length ? ` (and ${others.length} more)` : ""}`;
 	say(text, true);
-	if (!("Notification" in window) || Notification.permission !== "granted") return;
+	if (globalThis.Notification?.permission !== "granted") return;
 	try {
 		new Notification("agentctl", { body: text, tag: first.id }).onclick = () => {
 			focus();
 			location.hash = `#/ask/${first.id}`;
 		};
 	} catch {
-		// Some phones show notifications of installed pages only.
+		// Some phones refuse it.
 	}
 }
 
@@ -136,7 +136,7 @@ function route() {
 	if (link) return takeLink(link);
 	if (!isPaired()) return showUnpaired();
 	const [, place, name = "", tab = ""] = location.hash.split("/");
-	const key = decoded(name);
+	const key = new URLSearchParams(`k=${name.replaceAll("+", "%2B").replaceAll("&", "%26")}`).get("k");
 	const before = talk.key;
 	const view = place === "session" && key ? "session" : place === "begin" && state.control ? "begin" : "home";
 	body.dataset.view = view;
@@ -154,14 +154,6 @@ function route() {
 	// The focus goes back to the row that was opened.
 	if (before && place !== "ask") list.items.get(before)?.firstChild.focus();
 	inbox.moved();
-}
-
-function decoded(text) {
-	try {
-		return decodeURIComponent(text);
-	} catch {
-		return text;
-	}
 }
 
 // --- keys
@@ -228,16 +220,16 @@ const moved = () => {
 };
 addEventListener("scroll", moved, { capture: true, passive: true });
 new ResizeObserver(moved).observe(byId("main"));
-byId("help").addEventListener("click", showHelp);
-byId("ended").addEventListener("change", readEnded);
-byId("skip").addEventListener("click", (event) => {
+byId("help").onclick = showHelp;
+byId("ended").onchange = readEnded;
+byId("skip").onclick = (event) => {
 	event.preventDefault();
 	byId("main").focus();
-});
-byId("notify").addEventListener("click", async () => {
+};
+byId("notify").onclick = async () => {
 	await Notification.requestPermission();
 	byId("notify").hidden = true;
-});
+};
 setInterval(() => document.hidden || refreshAges(), 10_000);
 
 if (code) takeLink(code);

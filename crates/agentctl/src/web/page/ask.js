@@ -15,9 +15,11 @@ export class Card {
 	constructor(board, ask) {
 		Object.assign(this, { board, ask, state: "open", endSeen: false, answers: [], id: `ask-${(numbers += 1)}` });
 		this.end = h("div.end");
+		// A question is not shown twice.
+		const asked = (text) => ask.fields.some((field) => field.text === text);
 		this.outcome = h("p.outcome", { role: "status" });
 		this.element = h("article.card", { "data-ask": ask.id, "aria-labelledby": this.id, tabindex: -1, onclick: (event) => this.tapped(event) },
-			this.heading(), ask.parts.map(partOf), this.body(), this.outcome, this.end);
+			this.heading(), ask.parts.filter(({ text }) => !asked(text)).map(partOf), this.body(), this.outcome, this.end);
 		this.observer = new IntersectionObserver((entries) => {
 			if (!entries.some((entry) => entry.isIntersecting)) return;
 			this.endSeen = true;
@@ -59,7 +61,7 @@ export class Card {
 				type: field.secret ? "password" : "text", "data-free": field.id, autocomplete: "off", "aria-label": `Your own answer: ${field.text}`, placeholder: field.options.length ? "Or in your own words" : "Your answer",
 				onkeydown: (event) => event.key === "Enter" && this.element.querySelector(".answer").click(),
 			});
-			return h("fieldset", h("legend", { dir: "auto" }, field.header && h("small", field.header, " "), field.text), options, free);
+			return h("fieldset", h(field.text === this.ask.title ? "legend.unseen" : "legend", { dir: "auto" }, field.header && h("small", field.header, " "), field.text), options, free);
 		});
 	}
 
@@ -82,8 +84,7 @@ export class Card {
 				has("allow") && button("allow", true, () => "allow", `Allow: ${title}`, "Allow"),
 				fields.length > 0 && button("allow.answer", true, () => this.given(), `Answer: ${title}`, "Answer")),
 			...rules,
-			has("deny") && h("details.further", h("summary", "Tell the agent why not"), message),
-			has("stop") && button("quiet.further", false, () => "stop", `End the turn: ${title}`, "End the turn"),
+			h("div.further", has("deny") && h("details", h("summary", "Tell the agent why not"), message), has("stop") && button("quiet", false, () => "stop", `End the turn: ${title}`, "End the turn")),
 		];
 	}
 

@@ -60,23 +60,18 @@ export function patchLines(text) {
 	}));
 }
 
-let home = null;
-export function setHome(directory) {
-	home = directory;
-}
+let home;
+export const setHome = (directory) => (home = directory);
 
-// Returns a directory with `~` for the home of the user of the server.
 export const shortPath = (path) => (home && `${path}/`.startsWith(`${home}/`) ? `~${path.slice(home.length)}` : path ?? "");
 
 export const folder = (path) => path && h("span.directory", { title: path }, h("bdi", shortPath(path)));
 
-// Returns a duration in its largest unit: `12s`, `3m`, `2h`, `5d`.
 export function span(seconds) {
 	const [size, unit] = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]].find(([least]) => seconds >= least) ?? [1, "s"];
 	return `${Math.floor(seconds / size)}${unit}`;
 }
 
-// An element that shows the age of a moment; `refreshAges` brings all of them up to date.
 export function ageOf(moment, after = "") {
 	if (!moment) return null;
 	const element = h("time", { datetime: moment, title: new Date(moment).toLocaleString() });

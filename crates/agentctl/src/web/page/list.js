@@ -28,15 +28,15 @@ const newest = (row) => row.last_activity_at ?? row.started_at;
 export class SessionList {
 	constructor() {
 		Object.assign(this, { live: new Map(), ended: new Map(), items: new Map(), order: [], limit: PAGE, words: [] });
-		byId("filter").addEventListener("input", (event) => {
-			this.words = event.target.value.toLowerCase().split(/\s+/);
+		byId("filter").oninput = ({ target }) => {
+			this.words = target.value.toLowerCase().split(/\s+/);
 			this.limit = PAGE;
 			this.paint();
-		});
-		byId("more-rows").addEventListener("click", () => {
+		};
+		byId("more-rows").onclick = () => {
 			this.limit += PAGE;
 			this.paint();
-		});
+		};
 	}
 
 	get(key) {

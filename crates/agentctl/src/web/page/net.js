@@ -38,10 +38,8 @@ export async function pair(given, keep) {
 	stores[keep && canKeep ? 1 : 0].setItem(STORE, JSON.stringify({ token, until: answer.until }));
 }
 
-let unpaired = () => {};
-export function whenUnpaired(call) {
-	unpaired = call;
-}
+let unpaired;
+export const whenUnpaired = (call) => (unpaired = call);
 
 async function request(path, body, signal) {
 	const headers = body ? { "Content-Type": "application/json" } : {};

@@ -8,7 +8,7 @@ const note = (text) => h("p.note", text);
 const several = (what, names) => names.length > 0 && note(`${what}: ${names.join(", ")}`);
 const counts = ({ added, removed }) => h("span", h("span.s-added", `+${added ?? "?"}`), " ", h("span.s-removed", `−${removed ?? "?"}`));
 
-// Asks two questions and shows the answers below each other, unless the person has gone on meanwhile.
+// Shows the answers to questions below each other, unless the person has gone on meanwhile.
 async function show(element, parts) {
 	const turn = (element.turn = {});
 	fill(element, h("p.empty", "Reading…"));
@@ -35,11 +35,11 @@ function oneDiff(diff) {
 	];
 }
 
-// A patch as one foldable block for each file. The lines of a large patch are made when a block is opened.
+// One foldable block for each file; the lines of a large patch are made when its block is opened.
 function byFile(patch) {
 	let total = 0;
 	return patch.split(/^(?=diff --git )/m).filter(Boolean).map((part) => {
-		const name = /^(?:\+\+\+ "?b|--- "?a)\/(.*?)"?\s*$/m.exec(part.replace(/^--- .*\n(?=\+\+\+ "?b)/m, ""))?.[1] ?? part.slice(11, part.indexOf("\n"));
+		const name = / "?b\/(.*?)"?$/m.exec(part)?.[1];
 		const lines = part.split("\n");
 		total += lines.length;
 		const block = h("details.file", { open: total < MOST_LINES, ontoggle: () => block.children[1] || block.append(body()) }, h("summary", h("bdi", name)));
