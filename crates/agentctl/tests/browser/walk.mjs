@@ -4,10 +4,11 @@ import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { Server, agentctl, askOf, assert, assertEqual, axePath, button, card, check, directory, eventually, finish, home, json, launch, openBrowser, openPage, pairedPage, row } from "./stage.mjs";
 import { hostile } from "./hostile.mjs";
+import { keeps } from "./https.mjs";
 import { planted } from "./planted.mjs";
 
 const pages = new URL("../../src/web/page/", import.meta.url);
-const server = await Server.start("--allow-control");
+const server = await Server.start("--allow-control", "--name", "box.example");
 const browser = await openBrowser();
 const untroubled = (page) => assert(page.trouble.length === 0, page.trouble.slice(0, 5).join("\n"));
 const text = (locator) => locator.evaluate((element) => element.textContent);
@@ -299,8 +300,52 @@ await walk("the page connects again after the server was killed, with the same t
   agentctl("stop", session);
 });
 
+await walk("an address of one session or one ask opens it, also in a tab that was reloaded", async () => {
+  const session = launch("Bake the bread [[permit:true]] [[hang]]");
+  const ask = await askOf(session);
+  await page.goto(`${server.origin}/#/session/demo:${session}/facts`);
+  await page.reload();
+  await page.locator("#session .work dl").getByText(session).first().waitFor();
+  await page.goto(`${server.origin}/#/ask/${ask.id}`);
+  await eventually("the ask has the focus", () => page.evaluate((id) => document.activeElement.dataset.ask === id, ask.id));
+  await page.goto(`${server.origin}/#/session/demo:no-such-session`);
+  await page.locator("#session .notice.bad").waitFor();
+  await row(page, session).waitFor();
+  agentctl("stop", session);
+  await page.goto(`${server.origin}/#/`);
+  await button(page, ask, "Dismiss").click();
+});
+
+await check("a new ask is notified after the person has allowed it by a button", async () => {
+  const other = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  const page = await openPage(other, server);
+  await page.addInitScript(() => {
+    globalThis.shown = [];
+    globalThis.Notification = class {
+      static permission = "default";
+      static async requestPermission() {
+        return (this.permission = "granted");
+      }
+      constructor(title, options) {
+        globalThis.shown.push(`${title}: ${options.body}`);
+      }
+    };
+  });
+  await page.goto(server.newLink());
+  await page.getByRole("button", { name: "Notify me" }).click();
+  await page.locator("#notify").waitFor({ state: "hidden" });
+  const session = launch("[[permit:echo bell]] [[hang]]");
+  const ask = await askOf(session);
+  await card(page, ask).waitFor();
+  assertEqual(await page.evaluate(() => globalThis.shown.join()), `agentctl: demo asks: ${ask.title}`, "notifications");
+  assertEqual(await text(page.locator("#say-assertive")), `demo asks: ${ask.title}`, "what a screen reader says");
+  agentctl("stop", session);
+  await other.close();
+});
+
 await check("nothing troubled the page so far", () => untroubled(page));
 await check("10,000 hostile strings are shown as text", () => hostile(browser, server));
+await check("over https the token can be kept on the device", () => keeps(browser, server));
 await check("a server on another port learns no secret", () => planted(browser, server));
 
 // --- phone and screen reader

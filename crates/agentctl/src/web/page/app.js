@@ -20,7 +20,7 @@ const stream = new Stream({ ready, look: takeLook, said: (event) => talk.said(ev
 function showStart(...children) {
 	stream.close();
 	body.dataset.view = "start";
-	for (const id of ["actions", "banner", "read-only"]) byId(id).hidden = true;
+	for (const id of ["actions", "banner", "read-only", "count"]) byId(id).hidden = true;
 	fill(byId("start"), h("h1", { id: "start-title" }, "agentctl"), children);
 }
 
@@ -90,7 +90,8 @@ function takeLook(look) {
 function paintCount() {
 	const open = [...inbox.cards.values()].filter((card) => card.state !== "settled").length;
 	document.title = open ? `(${open}) agentctl` : "agentctl";
-	setText(byId("count"), !open ? "" : open === 1 ? "1 ask" : `${open} asks`);
+	byId("count").hidden = !open;
+	setText(byId("count"), open === 1 ? "1 ask" : `${open} asks`);
 }
 
 function paintFaults(faults) {

@@ -4,7 +4,7 @@ import { ageOf, fill, folder, h, patchLines, setText } from "./dom.js";
 import { keyOf, routeOf, shortId, titleOf } from "./list.js";
 import { post, wordsOf } from "./net.js";
 
-// Buttons work when their card has not moved for this long: a tap never hits a card that slid under the finger.
+// Buttons work when their card has stood still for this long: no tap hits a card that slid under the finger.
 const STILL_MS = 600;
 const SCOPES = { session: "for the rest of this session", project: "for this project", user: "for everything of this user" };
 const DONE = { allow: "Allowed", always: "Allowed, rule stored", deny: "Denied", fields: "Answered", stop: "Turn ended" };
@@ -126,7 +126,7 @@ export class Card {
 		this.moved();
 		if (this.state !== "open") return;
 		if (button.getAttribute("aria-disabled") === "true") {
-			return setText(this.outcome, !this.board.connected() ? "Not connected." : this.endSeen ? "The card has just moved: once more, please." : "Read to the end of the card first.");
+			return setText(this.outcome, !this.board.connected() ? "Not connected." : this.endSeen ? "The card has just moved. Press again." : "Read to the end of the card first.");
 		}
 		const given = reply();
 		if (!given) return setText(this.outcome, "Choose an answer first.");
@@ -135,7 +135,7 @@ export class Card {
 		setText(this.outcome, "Sending…");
 		try {
 			const answer = await post("/api/answer", { ask: this.ask.id, reply: given });
-			const moved = answer.moved?.says ?? "delivered; the agent was not seen to move within 2 seconds";
+			const moved = answer.moved?.says ?? "delivered, the agent was not seen to move yet";
 			const lost = answer.words_lost ? " The message was not delivered: this agent has no field for it." : "";
 			this.settle(`${DONE[given] ?? DONE[Object.keys(given)[0]]} here: ${moved}.${lost}`);
 		} catch (refusal) {

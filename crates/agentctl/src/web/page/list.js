@@ -66,6 +66,7 @@ export class SessionList {
 	}
 
 	fits(row) {
+		if (!this.words.join("")) return true;
 		const fields = [row.status, reasonOf(row), row.adapter, row.id, row.cwd, shortPath(row.cwd), row.title, row.prompt, row.name, row.group, row.model];
 		const text = fields.join(" ").toLowerCase();
 		return this.words.every((word) => text.includes(word));

@@ -9,7 +9,7 @@ import { showChanges, showFacts } from "./work.js";
 const TABS = [["", "Conversation"], ["changes", "Changes"], ["facts", "Facts"]];
 const BELOW_CALL = ["tool_detail", "tool_output", "tool_error", "fold"];
 
-// Builds the elements of conversation lines: messages by author, tool calls folded to one line.
+// Lines of a conversation: messages by author, tool calls folded to one line.
 class Lines {
 	constructor(element) {
 		this.element = element;
@@ -44,7 +44,7 @@ class Lines {
 	}
 }
 
-// The pieces of a line, without the indentation and the mark that terminals need.
+// A line without the indentation and the mark that terminals need.
 function painted(spans) {
 	const from = spans.findIndex(({ text }) => text.trim());
 	return spans.slice(from < 0 ? spans.length : from).filter(({ style }) => style !== "call_mark").map(({ style, text }) => (style === "plain" ? linked(text) : h(`span.s-${style}`, linked(text))));
