@@ -300,6 +300,21 @@ await walk("the page connects again after the server was killed, with the same t
   agentctl("stop", session);
 });
 
+await walk("a tab whose token has ended says so, and pairs again with a new link", async () => {
+  const session = launch("Mow the lawn [[hang]]");
+  await row(page, session).click();
+  await page.waitForSelector("body[data-view=session]");
+  await page.route("**/api/why*", (route) => route.fulfill({ status: 401, json: { error: { code: "unauthorized", message: "no" } } }));
+  await page.keyboard.press("3");
+  await page.getByText("agentctl web --link").waitFor();
+  assertEqual(await page.evaluate(() => sessionStorage.length), 0, "tokens");
+  assert(!(await page.locator("#sessions, #actions").first().isVisible()), "the list is still shown");
+  await page.unroute("**/api/why*");
+  await page.goto(server.newLink());
+  await row(page, session).waitFor();
+  agentctl("stop", session);
+});
+
 await walk("an address of one session or one ask opens it, also in a tab that was reloaded", async () => {
   const session = launch("Bake the bread [[permit:true]] [[hang]]");
   const ask = await askOf(session);

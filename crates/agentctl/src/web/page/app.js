@@ -56,14 +56,15 @@ function enter() {
 
 // Learns what this server allows, which may be something else after a restart.
 async function ready() {
-	if (state.known) return;
-	const { control, home } = await get("/api/begin");
-	if (state.looked && control !== state.control) location.reload();
-	Object.assign(state, { known: true, control });
-	setHome(home);
-	byId("begin-link").hidden = !control;
-	byId("read-only").hidden = control;
-	if (!state.looked) route();
+	if (!state.known) {
+		const { control, home } = await get("/api/begin");
+		if (state.looked && control !== state.control) location.reload();
+		Object.assign(state, { known: true, control });
+		setHome(home);
+	}
+	byId("begin-link").hidden = !state.control;
+	byId("read-only").hidden = state.control;
+	if (body.dataset.view === "start") route();
 }
 
 // --- the live state
