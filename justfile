@@ -34,6 +34,7 @@ demo:
 shots *pictures:
     cargo build --locked -p agentctl -p testkit
     target=${CARGO_TARGET_DIR:-target}/debug && "$target/shots" "$target/agentctl" docs/pictures {{pictures}}
+    case " {{pictures}} " in "  " | *" web "*) .ci/browser shots docs/pictures ;; esac
 
 # Put changed output of the program into the console blocks of the README
 readme:
@@ -74,6 +75,11 @@ prometheus:
 completions:
     cargo build --locked -p agentctl
     .ci/completions
+
+# Use the page of `agentctl web` in a real browser (needs chromium and npm)
+browser:
+    cargo build --locked -p agentctl
+    .ci/browser
 
 # Have a real systemd user manager keep a real daemon (needs root and systemd)
 systemd:

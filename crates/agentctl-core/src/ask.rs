@@ -46,7 +46,7 @@ pub use self::compare::{CompareDocument, CompareRequest, CompareRow, Merges, Ver
 pub use self::diff::{DiffBase, DiffDocument, DiffRequest, NoDiff, WorkDiff};
 pub use self::doctor::{
     COMPLETION_SHELLS, Check, CheckState, CompletionShell, ConfigFinding, ConfiguredWebhook,
-    DaemonState, DoctorContext, DoctorDocument,
+    DaemonState, DoctorContext, DoctorDocument, WebContext,
 };
 pub use self::fuses::{
     CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,

@@ -24,7 +24,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use abandoned_threads::Ticket;
-pub use asks::{WaitingSession, asks};
+pub use asks::{WaitingSession, asks, sort_asks};
 pub(crate) use homes::{each_root, limited};
 pub use inspect_watched::{NamedHome, Observation, Observed, WatchTargets, inspect_watched};
 pub use join::View;

@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-pub use self::page::{Beyond, Earlier, Limit, Page, Selection};
+pub use self::page::{Beyond, Earlier, Limit, Page, PageBefore, Selection};
 use crate::adapters::{Adapter, Conversation, Found};
 use crate::fleet::{Fleet, each_adapter, limited, written};
 use crate::model::{Message, Role, Target, Tokens};
@@ -125,7 +125,7 @@ impl Transcript {
     /// Returns the last `count` native lines as they are and moves to the end.
     pub fn last_raw(&mut self, count: usize) -> Result<Vec<Vec<u8>>, TranscriptError> {
         let mut lines = Vec::new();
-        self.back(&mut |_, line| {
+        self.back(None, &mut |_, _, line| {
             lines.push(line.to_vec());
             lines.len() < count
         })?;
@@ -165,10 +165,21 @@ impl Transcript {
         }
     }
 
-    /// Visits lines, the newest first, until the visitor stops; says whether all lines were visited.
+    /// Says whether the file is shorter than the part that was read: it was written anew, and a reader begins again.
+    #[must_use]
+    pub fn was_rewritten(&self) -> bool {
+        match &self.storage {
+            Storage::File { path, end } => std::fs::metadata(path).is_ok_and(|m| m.len() < *end),
+            Storage::Server { .. } => false,
+        }
+    }
+
+    /// Visits lines, the newest first, until the visitor stops; says whether all lines were visited. Each line comes
+    /// with its place, an offset in the file or a number; only lines before the given place are visited.
     fn back(
         &mut self,
-        visit: &mut dyn FnMut(&'static dyn Adapter, &[u8]) -> bool,
+        before: Option<u64>,
+        visit: &mut dyn FnMut(&'static dyn Adapter, u64, &[u8]) -> bool,
     ) -> Result<bool, TranscriptError> {
         let (adapter, uid) = (self.adapter, self.fleet.host.kernel.uid());
         let (path, place) = match &mut self.storage {
@@ -177,25 +188,25 @@ impl Transcript {
                 let conversation = fetch_conversation(&self.fleet, target, asked)?;
                 shown.extend(conversation.lines.iter().map(|line| digest(line)));
                 let newest = conversation.unfinished.iter().chain(conversation.lines.iter().rev());
-                return Ok(newest.into_iter().all(|line| visit(adapter, line)));
+                let places = (0..=conversation.lines.len() as u64).rev();
+                let places = places.skip(usize::from(conversation.unfinished.is_none()));
+                let mut numbered = newest.zip(places);
+                let is_before = |place: u64| before.is_none_or(|before| place < before);
+                return Ok(numbered.all(|(line, at)| !is_before(at) || visit(adapter, at, line)));
             }
         };
         let opened = file::open(path, uid).map_err(|e| unreadable(path, &e))?;
         let mut end = None;
-        let read = jsonl::tail_from(
-            &opened.file,
-            opened.size,
-            BACK_CHUNK,
-            MAX_SEARCH_BYTES,
-            &mut |at, line| {
+        let size = before.map_or(opened.size, |before| before.min(opened.size));
+        let read =
+            jsonl::tail_from(&opened.file, size, BACK_CHUNK, MAX_SEARCH_BYTES, &mut |at, line| {
                 end.get_or_insert(at + line.len() as u64 + 1);
-                if visit(adapter, line) {
+                if visit(adapter, at, line) {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())
                 }
-            },
-        );
+            });
         *place = end.unwrap_or(0);
         let read = read.map_err(|e| unreadable(path, &e))?;
         Ok(matches!(read, jsonl::ReadEnd::Whole))

@@ -11,6 +11,7 @@ mod keys;
 mod reach;
 mod settings;
 mod show;
+mod web;
 mod webhook;
 mod worktree;
 
@@ -23,7 +24,7 @@ use agentctl_core::adapters::control::Permissions;
 use agentctl_core::adapters::{self};
 pub use agentctl_core::ask::LaunchDefaults as Defaults;
 use agentctl_core::ask::{
-    ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, Fleet, LaunchHooks,
+    ConfigFinding, ConfiguredWebhook, DaemonState, DoctorContext, Fleet, LaunchHooks, WebContext,
 };
 use agentctl_core::host::{Host, Secret};
 use agentctl_core::kernel::Kernel;
@@ -41,6 +42,7 @@ pub use self::keys::{Key, KeyType, Part, keys};
 pub(crate) use self::settings::{DESKTOP_PROGRAM, check_token};
 pub use self::settings::{MetricsSettings, NotifySettings};
 pub use self::show::{ConfigDocument, ConfigSetting, SettingSource};
+pub use self::web::{WebAddress, WebSettings, check_web_host};
 pub(crate) use self::webhook::secret_key;
 pub use self::webhook::{WebhookEndpoint, check_address};
 use crate::failure::{Failure, Kind};
@@ -64,6 +66,7 @@ struct File {
     webhooks: Vec<daemon::WebhookTable>,
     notify: Option<daemon::NotifyTable>,
     metrics: Option<daemon::MetricsTable>,
+    web: web::WebTable,
 }
 
 /// A text that may be a secret. Errors about the file do not contain it.
@@ -160,6 +163,8 @@ pub struct Loaded {
     pub notify: Option<NotifySettings>,
     /// The settings of metrics; `None` without `[metrics]`.
     pub metrics: Option<MetricsSettings>,
+    /// The settings of the page in the browser.
+    pub web: WebSettings,
     /// Sentences about unsafe file permissions.
     pub warnings: Vec<String>,
     /// The settings of the file that could not be used.
@@ -175,9 +180,9 @@ impl Loaded {
         Fleet::new(Arc::clone(&self.host), adapters::ALL)
     }
 
-    /// Returns what `doctor` needs to know about the settings, with this state of the daemon.
+    /// Returns what `doctor` needs to know about the settings, with the state of the daemon and of the page.
     #[must_use]
-    pub fn doctor_context(&self, daemon: DaemonState) -> DoctorContext {
+    pub fn doctor_context(&self, (daemon, web): (DaemonState, WebContext)) -> DoctorContext {
         let finding =
             |found: &Finding| ConfigFinding { what: found.to_string(), hint: found.hint.clone() };
         let webhook = |endpoint: &WebhookEndpoint| ConfiguredWebhook {
@@ -198,6 +203,7 @@ impl Loaded {
                 || notify.is_some_and(NotifySettings::need_daemon)
                 || metrics.is_some(),
             daemon,
+            web,
         }
     }
 
@@ -211,9 +217,9 @@ impl Loaded {
         self.webhooks.iter().filter_map(missing).collect()
     }
 
-    /// Fails if a launch would act on a broken setting: everything but the settings of the daemon.
+    /// Fails if a launch would act on a broken setting: everything but the settings of servers.
     pub fn check_launch(&self) -> Result<(), Failure> {
-        self.check(|part| part != Part::Daemon)
+        self.check(|part| !matches!(part, Part::Daemon | Part::Web))
     }
 
     /// Fails if a test of notifications would act on a broken setting. With one, the daemon shows none either.
@@ -226,9 +232,15 @@ impl Loaded {
         self.check_findings(|found| found.part == Part::Any || found.is_in("webhooks"))
     }
 
-    /// Fails if a daemon would act on a broken setting: everything but the settings of launches and runs.
+    /// Fails if the page in the browser would act on a broken setting of its own, or look in the wrong places.
+    pub fn check_web(&self) -> Result<(), Failure> {
+        self.check(|part| matches!(part, Part::Web | Part::Sources | Part::Any))
+    }
+
+    /// Fails if a daemon would act on a broken setting: everything but the settings of launches, runs and the
+    /// page in the browser.
     pub fn check_daemon(&self) -> Result<(), Failure> {
-        self.check(|part| !matches!(part, Part::Launch | Part::Runs))
+        self.check(|part| !matches!(part, Part::Launch | Part::Runs | Part::Web))
     }
 
     /// Fails if a daemon would look in the wrong places. Broken settings of its own do not keep it from serving:
@@ -324,6 +336,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
     let notify = notify.map_err(|problem| problems.push(problem)).unwrap_or_default();
     let metrics = file.metrics.take().map(|table| daemon::metrics(&host, table)).transpose();
     let metrics = metrics.map_err(|problem| problems.push(problem)).unwrap_or_default();
+    let web = web::web(&host, std::mem::take(&mut file.web), &mut problems);
     let mut defaults = apply(&mut host, file, &mut problems);
     for problem in problems {
         let part = Part::of(problem.key.trim_start_matches('['));
@@ -337,7 +350,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
     // In the order of the file; the sort keeps the order within a line.
     findings.sort_by_key(|finding| finding.line);
     let host = Arc::new(host);
-    Ok(Loaded { host, defaults, webhooks, notify, metrics, warnings, findings, document })
+    Ok(Loaded { host, defaults, webhooks, notify, metrics, web, warnings, findings, document })
 }
 
 /// Returns the path of the configuration file.

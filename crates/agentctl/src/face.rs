@@ -5,6 +5,7 @@
 //! feed tells an interface that shows changes when to draw again; the stream of events and the list of sessions
 //! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
+mod begin;
 mod changes;
 mod cleaned;
 mod completions;
@@ -39,11 +40,13 @@ mod session_list;
 mod set_fuse;
 mod stopped;
 mod stream_end;
+mod talk;
 mod time;
 mod tmux;
 mod unresolved;
 mod waited;
 
+pub use self::begin::{BeginAdapter, BeginDocument, begin_choices};
 pub use self::changes::ListChanges;
 pub use self::cleaned::{clean_line, not_cleaned, not_taken, rescued_line, take_lines};
 pub use self::completions::{
@@ -71,7 +74,7 @@ pub use self::group_launch::{matrix_failure, plan_lines, slot_failure, slot_star
 pub use self::holders::holder_text;
 pub use self::inbox::{
     AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,
-    ask_summary, field_reply, not_answered, several_questions_remark,
+    ask_summary, field_reply, from_agent, not_answered, several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
@@ -85,7 +88,7 @@ pub use self::output_line::{OutputKind, OutputLine};
 pub use self::paced_feed::{NextStep, PacedFeed};
 pub use self::refused_word::{not_named, refused_word};
 pub use self::row_changes::RowChanges;
-pub use self::sent::{not_sent, turn_not_ended};
+pub use self::sent::{not_sent, turn_not_ended, unconfirmed_message};
 pub use self::sentences::{
     exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,
@@ -95,6 +98,7 @@ pub use self::session_list::{SessionList, session_list};
 pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
 pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
+pub use self::talk::{Talk, TalkGrowth, TalkPage, talk_page};
 pub use self::time::{
     NoBeginning, age, beginning, local_clock, local_date, local_hour, local_minute,
 };

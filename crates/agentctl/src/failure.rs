@@ -174,6 +174,24 @@ impl Failure {
         self
     }
 
+    /// Returns the kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns the document that stands for the answer, as with `--json`.
+    pub(crate) fn document(&self) -> ErrorDocument<'_> {
+        let listed = if self.candidates.is_empty() { "" } else { ": " };
+        let error = ErrorBody {
+            code: self.kind.code(),
+            message: format!("{}{listed}{}", self.message, self.candidates.join(", ")),
+            hint: self.hints.first().map(String::as_str),
+            retryable: self.kind == Kind::Unanswered,
+        };
+        ErrorDocument { error }
+    }
+
     /// Prints the message on stderr only, because stdout has data already, and returns the exit code.
     pub fn beside_data(self, ui: &mut Ui) -> ExitCode {
         ui.error(&self.message);
@@ -189,15 +207,8 @@ impl Failure {
             ui.warn_fault(fault);
         }
         if ui.wants_json() {
-            let listed = if self.candidates.is_empty() { "" } else { ": " };
-            let body = ErrorBody {
-                code: self.kind.code(),
-                message: format!("{}{listed}{}", self.message, self.candidates.join(", ")),
-                hint: self.hints.first().map(String::as_str),
-                retryable: self.kind == Kind::Unanswered,
-            };
             // A failure to print it could not be reported.
-            let _unread = ui.json(&ErrorDocument { error: body });
+            let _unread = ui.json(&self.document());
         } else {
             ui.error(&self.message);
             for candidate in &self.candidates {

@@ -19,3 +19,4 @@ pub mod session_table;
 pub mod shim;
 pub mod text;
 pub mod ui;
+pub mod web;

@@ -1,4 +1,4 @@
-//! The paths of the daemon, and the lock that allows only one.
+//! The paths of the daemon and of the web server, and the lock that allows only one of each.
 //!
 //! The socket is in a directory that only this user can write to. A daemon serves while it holds a `flock` on
 //! a file in the state directory; the holder of the lock may replace the socket, because its old listener is
@@ -48,25 +48,50 @@ pub struct Place {
     directory: PathBuf,
     state: PathBuf,
     uid: u32,
+    names: PlaceNames,
 }
+
+/// The names of the files of one server.
+#[derive(Clone, Copy, Debug)]
+struct PlaceNames {
+    socket: &'static str,
+    lock: &'static str,
+    log: &'static str,
+}
+
+/// The files of the daemon.
+const DAEMON: PlaceNames =
+    PlaceNames { socket: DAEMON_SOCKET, lock: DAEMON_LOCK, log: "daemon.log" };
+/// The files of the server of the page in the browser.
+const WEB: PlaceNames = PlaceNames { socket: "web.sock", lock: "web.lock", log: "web.log" };
 
 impl Place {
     /// Returns the paths on this host, whether a daemon runs or not.
     #[must_use]
     pub fn of(host: &Host) -> Self {
-        Self { directory: host.runtime(), state: host.state(), uid: host.kernel.uid() }
+        Self::named(host, DAEMON)
+    }
+
+    /// Returns the paths of the server of the page in the browser, whether it runs or not.
+    #[must_use]
+    pub fn of_web(host: &Host) -> Self {
+        Self::named(host, WEB)
+    }
+
+    fn named(host: &Host, names: PlaceNames) -> Self {
+        Self { directory: host.runtime(), state: host.state(), uid: host.kernel.uid(), names }
     }
 
     /// Returns the path of the socket, for messages.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.directory.join(DAEMON_SOCKET)
+        self.directory.join(self.names.socket)
     }
 
     /// Returns the path of the log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        self.state.join("daemon.log")
+        self.state.join(self.names.log)
     }
 
     /// Opens the log for reading; `None` if there is none. Fails if it is not a regular file of this user.
@@ -98,7 +123,7 @@ impl Place {
     }
 
     fn lock(&self) -> PathBuf {
-        self.state.join(DAEMON_LOCK)
+        self.state.join(self.names.lock)
     }
 
     fn not_regular(&self, meta: &std::fs::Metadata) -> io::Error {
@@ -184,7 +209,7 @@ impl Place {
         if let Some(why) = self.distrust(directory) {
             return Err(ConnectError::Untrusted(format!("{} {why}", directory.display())));
         }
-        let bound = SocketAddress::new(directory).map_err(no_listener)?;
+        let bound = SocketAddress::new(directory, self.names.socket).map_err(no_listener)?;
         let address = SocketAddrUnix::new(bound.path()).map_err(|_| ConnectError::NoListener)?;
         let stream = connect_in_time(&address, until)?;
         match Kernel::peer_uid(&stream) {
@@ -221,7 +246,7 @@ impl Place {
 
     /// Replaces the socket and listens. Takes the [`Instance`] as proof that the lock is held.
     pub fn listen(&self, _lock: &Instance) -> io::Result<std::os::unix::net::UnixListener> {
-        let bound = SocketAddress::new(&self.directory)?;
+        let bound = SocketAddress::new(&self.directory, self.names.socket)?;
         match std::fs::remove_file(self.socket()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -296,15 +321,15 @@ impl SocketAddress {
     /// Maximum length of a socket address on all systems, with its final NUL.
     const MAX_BYTES: usize = 104;
 
-    fn new(directory: &Path) -> io::Result<Self> {
-        let path = directory.join(DAEMON_SOCKET);
+    fn new(directory: &Path, name: &str) -> io::Result<Self> {
+        let path = directory.join(name);
         if path.as_os_str().len() < Self::MAX_BYTES {
             return Ok(Self { path, _directory: None });
         }
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let flags = flags.bits().cast_signed();
         let held = OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{DAEMON_SOCKET}", held.as_raw_fd()));
+        let path = PathBuf::from(format!("/proc/self/fd/{}/{name}", held.as_raw_fd()));
         Ok(Self { path, _directory: Some(held) })
     }
 

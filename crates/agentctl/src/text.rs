@@ -140,6 +140,14 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
+/// Returns the bytes of a text in hexadecimal digits; `None` if it is none.
+#[must_use]
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
+}
+
 /// Returns a value as one line of JSON without control characters.
 pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
     let mut line = Vec::new();

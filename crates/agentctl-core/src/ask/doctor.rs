@@ -2,6 +2,7 @@
 
 mod configured;
 mod shells;
+mod web;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub struct DoctorDocument {
 /// One check of `doctor`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Check {
-    /// `kernel`, `events`, `daemon`, `control`, `config`, `shell`, or an adapter's name.
+    /// `kernel`, `events`, `daemon`, `web`, `control`, `config`, `shell`, or an adapter's name.
     pub area: String,
     /// The object of the check.
     pub name: String,
@@ -86,6 +87,21 @@ pub struct DoctorContext {
     pub needs_daemon: bool,
     /// The state of the daemon.
     pub daemon: DaemonState,
+    /// The page in the browser.
+    pub web: WebContext,
+}
+
+/// The facts about the page in the browser.
+#[derive(Clone, Debug, Default)]
+pub struct WebContext {
+    /// A server of the page runs.
+    pub is_running: bool,
+    /// Why its socket is not trusted.
+    pub trouble: Option<String>,
+    /// The users of proxies that no user of this machine has.
+    pub unknown_users: Vec<String>,
+    /// The address that is configured can be reached from other machines.
+    pub is_exposed: bool,
 }
 
 /// A setting that cannot be used.
@@ -142,6 +158,7 @@ impl Fleet {
         checks.push(git(&self.host));
         checks.push(changes(self, &context.daemon));
         checks.push(configured::daemon(context));
+        checks.extend(web::checks(&context.web));
         checks.extend(control(&self.host));
         checks.extend(configured::file(&self.host, context));
         checks.extend(self.configuration_checks(context));

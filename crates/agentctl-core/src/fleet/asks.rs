@@ -60,6 +60,17 @@ pub fn asks(fleet: &Fleet, query: &Query) -> Found<WaitingSession> {
     found
 }
 
+/// Sorts the asks of several sessions as [`asks`] returns them: the asks of one session stay together, and the session
+/// that waits longest comes first.
+pub fn sort_asks(asks: &mut [Ask]) {
+    let session = |ask: &Ask| (ask.adapter, ask.root.clone(), ask.session_id.clone(), ask.pid);
+    let mut firsts = std::collections::HashMap::new();
+    for ask in asks.iter() {
+        firsts.entry(session(ask)).or_insert_with(|| (ask.since, ask.id.clone()));
+    }
+    asks.sort_by_cached_key(|ask| firsts.get(&session(ask)).cloned());
+}
+
 /// Adds the names and groups, which filters use.
 fn add_words(fleet: &Fleet, rows: &mut [WaitingSession]) -> Option<Fault> {
     let mut sessions: Vec<Session> = rows.iter().map(|row| row.session.clone()).collect();

@@ -4,6 +4,7 @@
 //! that exited in between is gone and its data is dropped. `kill(pid, 0)` is never used: it succeeds
 //! for a zombie.
 
+mod connecting;
 mod cwd;
 mod descriptors;
 mod exit_watch;
@@ -37,6 +38,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, fstatfs, openat, readlinkat, stat
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+pub use self::connecting::ClientEnd;
 pub use self::exit_watch::ExitWatch;
 pub use self::fast_exit::release_later;
 pub use self::held::Held;

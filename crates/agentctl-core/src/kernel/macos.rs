@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use sysinfo::{ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System, UpdateKind};
 
-pub use self::unsupported::{endless_pipe, hold_text};
+pub use self::unsupported::{ClientEnd, endless_pipe, hold_text};
 use super::{Brief, Environ, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 

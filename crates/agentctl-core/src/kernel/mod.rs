@@ -33,9 +33,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub use self::captured::{Captured, CapturedEnd};
 pub use self::limits::{Limits, limits};
 pub use self::own_stdin::{OwnStdin, own_stdin, stdin_is_ready};
-pub use self::user::user_name;
+pub use self::user::{user_exists, user_name};
 pub use platform::{
-    ExitWatch, Held, Kernel, NewestPid, endless_pipe, give_back_memory, hold_text,
+    ClientEnd, ExitWatch, Held, Kernel, NewestPid, endless_pipe, give_back_memory, hold_text,
     keep_memory_together, release_later,
 };
 pub use spawn::{

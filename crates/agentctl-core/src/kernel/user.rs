@@ -1,6 +1,6 @@
 //! The name of a user in the system's password database.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 /// Maximum size of an entry.
 const ENTRY_BYTES: usize = 16 << 10;
@@ -21,6 +21,28 @@ unsafe extern "C" {
         length: usize,
         found: *mut *mut Passwd,
     ) -> c_int;
+    fn getpwnam_r(
+        name: *const c_char,
+        entry: *mut Passwd,
+        buffer: *mut c_char,
+        length: usize,
+        found: *mut *mut Passwd,
+    ) -> c_int;
+}
+
+/// Says whether the password database has a user of this name.
+#[must_use]
+pub fn user_exists(name: &str) -> bool {
+    let Ok(name) = CString::new(name) else { return false };
+    let mut entry = Passwd { name: std::ptr::null(), rest: [0; 31] };
+    let mut buffer = vec![0 as c_char; ENTRY_BYTES];
+    let mut found: *mut Passwd = std::ptr::null_mut();
+    // SAFETY: all pointers are valid for the call, and the length is that of the buffer.
+    let failed = unsafe {
+        let (entry, length) = (&raw mut entry, buffer.len());
+        getpwnam_r(name.as_ptr(), entry, buffer.as_mut_ptr(), length, &raw mut found)
+    };
+    failed == 0 && !found.is_null()
 }
 
 /// Returns the name of a user; `None` if the password database has no entry.

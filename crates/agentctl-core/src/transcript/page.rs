@@ -67,6 +67,15 @@ pub struct Page {
     pub earlier: Option<Earlier>,
 }
 
+/// A part of a conversation that ends before a place.
+#[derive(Clone, Debug)]
+pub struct PageBefore {
+    /// The messages.
+    pub page: Page,
+    /// The place of the page itself: the page before it ends there. `None` at the beginning of the conversation.
+    pub before: Option<u64>,
+}
+
 /// The messages before a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Earlier {
@@ -112,7 +121,7 @@ impl Transcript {
     /// Returns the messages that are asked for and moves to the end.
     pub fn page(&mut self, selection: &Selection) -> Result<Page, TranscriptError> {
         let mut reader = Reader::new(selection);
-        let whole = self.back(&mut |adapter, line| {
+        let whole = self.back(None, &mut |adapter, _, line| {
             for message in adapter.messages(line).into_iter().rev() {
                 reader.take(message);
             }
@@ -124,6 +133,39 @@ impl Transcript {
         let earlier = Earlier { messages: earlier, is_exact: whole };
         let earlier = (selection.beyond == Beyond::Count).then_some(earlier);
         Ok(Page { messages, calls, earlier })
+    }
+}
+
+impl Transcript {
+    /// Returns at least this many messages before a place, or the last ones, and moves to the end of what was read. A
+    /// line is never split between two pages, so a page can have a few messages more.
+    pub fn page_before(
+        &mut self,
+        count: usize,
+        before: Option<u64>,
+    ) -> Result<PageBefore, TranscriptError> {
+        let (limit, beyond) = (Limit::None, Beyond::Count);
+        let selection = Selection { limit, beyond, ..Selection::default() };
+        let mut reader = Reader::new(&selection);
+        let mut oldest = None;
+        let whole = self.back(before, &mut |adapter, at, line| {
+            let taken = reader.newest_first.len();
+            for message in adapter.messages(line).into_iter().rev() {
+                reader.take(message);
+            }
+            if reader.newest_first.len() > taken {
+                oldest = Some(at);
+            }
+            reader.is_full |= reader.taken >= count;
+            reader.goes_on(line.len())
+        })?;
+        let Reader { mut newest_first, calls, earlier, .. } = reader;
+        newest_first.reverse();
+        let messages = self.settle(newest_first);
+        let has_more = earlier > 0 || !whole;
+        let earlier = Some(Earlier { messages: earlier, is_exact: whole });
+        let page = Page { messages, calls, earlier };
+        Ok(PageBefore { page, before: oldest.filter(|_| has_more) })
     }
 }
 

@@ -71,7 +71,7 @@ impl Transcript {
     fn read_back(&mut self, summary: &mut Summary) -> Result<(), TranscriptError> {
         let mut branch = None;
         let mut lines = 0;
-        self.back(&mut |adapter, line| {
+        self.back(None, &mut |adapter, _, line| {
             let facts = adapter.line_facts(line);
             branch = branch.take().or(facts.branch);
             summary.context_window = summary.context_window.or(facts.context_window);

@@ -13,14 +13,14 @@ use crate::measure::ours;
 use crate::telling::Stream;
 
 /// A demo agent that stays and takes messages.
-struct Kept<'a> {
+pub(crate) struct Kept<'a> {
     home: &'a Path,
-    id: String,
+    pub(crate) id: String,
     pid: u64,
 }
 
 impl<'a> Kept<'a> {
-    fn launch(home: &'a Path) -> Self {
+    pub(crate) fn launch(home: &'a Path) -> Self {
         let mut launch = ours(home, &["launch", "demo", "--keep", "-p", "x [[say:ready]]"]);
         let launched = launch.stdout(Stdio::piped()).output().expect("started");
         let id = String::from_utf8(launched.stdout).expect("an id").trim().to_owned();
@@ -32,7 +32,7 @@ impl<'a> Kept<'a> {
     }
 
     /// Gives it a prompt by its own socket.
-    fn say(&self, round: usize, prompt: &str) {
+    pub(crate) fn say(&self, round: usize, prompt: &str) {
         let socket = self.home.join(format!(".local/share/agentctl-demo/live/{}.sock", self.pid));
         let mut stream = UnixStream::connect(socket).expect("it listens");
         let order = json!({"message": {"id": format!("m{round}"), "text": prompt}});

@@ -16,6 +16,7 @@ mod crowd;
 mod launching;
 mod measure;
 mod mixed;
+mod page;
 mod pose;
 mod promises;
 mod table;

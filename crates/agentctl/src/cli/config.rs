@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use agentctl_core::ask::{CheckState, DaemonState};
+use agentctl_core::ask::{CheckState, DaemonState, WebContext};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigSetting, Loaded, SettingSource};
@@ -64,7 +64,9 @@ fn check(ui: &mut Ui, loaded: &Loaded, json: bool) -> Outcome {
         }
     }
     // The same checks as those of `doctor`.
-    let checks = loaded.fleet().configuration_checks(&loaded.doctor_context(DaemonState::Absent));
+    let checks = loaded
+        .fleet()
+        .configuration_checks(&loaded.doctor_context((DaemonState::Absent, WebContext::default())));
     for check in checks.iter().filter(|check| check.state == CheckState::Failed) {
         ui.warn(&format!("{}: {}: {}", path.display(), check.name, check.detail));
     }

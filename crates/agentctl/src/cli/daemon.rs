@@ -1,11 +1,9 @@
 //! `agentctl daemon`: starts, stops and shows the background process for events, webhooks, fuses and
 //! metrics.
 
-use std::fs::{DirBuilder, File};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::os::fd::RawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +17,7 @@ use clap::{Args, Subcommand};
 use crate::client::{self, Client, ClientError, HELLO_TIMEOUT, Server};
 use crate::config::Loaded;
 use crate::daemon;
-use crate::daemon::service::{self, Manager};
+use crate::daemon::service;
 use crate::face::{age, daemon_change_line};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::place::Place;
@@ -146,7 +144,7 @@ pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outc
         }
         DaemonCommand::Logs { lines, follow } => logs(ui, &place, *lines, *follow),
         DaemonCommand::Install { print } => install(ui, host, *print),
-        DaemonCommand::Uninstall => uninstall(ui, host),
+        DaemonCommand::Uninstall => super::service::uninstall(ui, host, &service::daemon()),
     }
 }
 
@@ -183,7 +181,7 @@ fn report(ui: &mut Ui, change: &DaemonChange, json: bool) -> Outcome {
 
 fn start(ui: &mut Ui, loaded: &Loaded) -> Result<DaemonChange, Failure> {
     let host = &loaded.host;
-    let manager = Manager::here();
+    let manager = service::daemon();
     let mut managed = false;
     if manager.file(host).is_file() && Client::connect(&Place::of(host), HELLO_TIMEOUT).is_err() {
         match service::command(host, &manager.act(host, "start")) {
@@ -224,7 +222,7 @@ fn stop(
     place: &Place,
     force: bool,
 ) -> Result<DaemonChange, Failure> {
-    let manager = Manager::here();
+    let manager = service::daemon();
     let before = client::server(host, place);
     if manager.file(host).is_file() && host.which("systemctl").is_some() {
         // Otherwise the service manager would restart it at once.
@@ -460,41 +458,16 @@ fn more(ui: &mut Ui, place: &Place, mut file: File) -> Result<File, Failure> {
 }
 
 fn install(ui: &mut Ui, host: &Arc<Host>, print: bool) -> Outcome {
-    let manager = Manager::here();
-    let text = manager.text(host);
+    let service = service::daemon();
     if print {
-        ui.drawn(&text)?;
-        ui.flush()?;
-        return Ok(ExitCode::SUCCESS);
+        return super::service::print(ui, host, &service);
     }
-    let file = manager.file(host);
-    let failed = |what: String| Failure::new(Kind::Failed, what);
-    if let Some(folder) = file.parent() {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|e| failed(format!("{}: {e}", folder.display())))?;
-    }
-    write_private(&file, &text).map_err(|e| failed(format!("{}: {e}", file.display())))?;
+    super::service::write(host, &service)?;
     // A daemon that runs without the service manager would block the new one.
     if Client::connect(&Place::of(host), HELLO_TIMEOUT).is_ok() {
         stop_quietly(host);
     }
-    for words in manager.enable(host) {
-        service::command(host, &words).map_err(|why| {
-            failed(format!("{} is written, but the service is not enabled: {why}", file.display()))
-                .hint("`agentctl daemon start` works without a service manager")
-        })?;
-    }
-    ui.note(&format!("installed: {}", file.display()));
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Writes a service file, which names a command: no other user may write to it, whatever the umask is.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = File::options();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    // An existing file keeps its mode otherwise.
-    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
-    file.write_all(text.as_bytes())
+    super::service::enable(ui, host, &service, "`agentctl daemon start`")
 }
 
 fn stop_quietly(host: &Arc<Host>) {
@@ -503,22 +476,4 @@ fn stop_quietly(host: &Arc<Host>) {
             client.call(&Request::DaemonShutdown(NoParams {}), STOP_TIMEOUT);
         let _ended = client.is_closed_within(STOP_TIMEOUT);
     }
-}
-
-fn uninstall(ui: &mut Ui, host: &Arc<Host>) -> Outcome {
-    let manager = Manager::here();
-    let file = manager.file(host);
-    if !file.exists() {
-        ui.note("it is not installed");
-        return Ok(ExitCode::SUCCESS);
-    }
-    for words in manager.disable(host) {
-        if let Err(why) = service::command(host, &words) {
-            ui.warn(&why);
-        }
-    }
-    std::fs::remove_file(&file)
-        .map_err(|e| Failure::new(Kind::Failed, format!("{}: {e}", file.display())))?;
-    ui.note(&format!("removed: {}", file.display()));
-    Ok(ExitCode::SUCCESS)
 }

@@ -29,6 +29,7 @@ mod resume;
 mod runs;
 mod schema;
 mod send;
+mod service;
 mod shape;
 mod status;
 mod stop;
@@ -37,6 +38,7 @@ mod usage;
 mod version;
 mod wait;
 mod watch;
+mod web;
 mod why;
 mod worktree;
 
@@ -117,6 +119,7 @@ enum Command {
     Prune(runs::PruneArgs),
     Rm(runs::RmArgs),
     Daemon(daemon::DaemonArgs),
+    Web(web::WebArgs),
     #[command(subcommand)]
     Notify(notify::NotifyCommand),
     Doctor(doctor::DoctorArgs),
@@ -193,6 +196,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             // its log.
             let loaded = crate::config::load_all()?;
             daemon::cmd_daemon(ui, loaded, &args)
+        }
+        Command::Web(args) => {
+            let loaded = loaded(ui)?;
+            web::cmd_web(ui, loaded, &args)
         }
         Command::Notify(command) => {
             let loaded = crate::config::load_all()?;

@@ -16,9 +16,11 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::config::ConfigDocument;
+use crate::face::BeginDocument;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::protocol::{DaemonChange, DaemonStatus};
 use crate::ui::Ui;
+use crate::web::Links;
 
 /// Print the JSON schemas of the --json output
 #[derive(Args)]
@@ -66,6 +68,8 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("daemon", value(schemars::schema_for!(DaemonStatus))),
         ("daemon-start", value(schemars::schema_for!(DaemonChange))),
         ("daemon-stop", value(schemars::schema_for!(DaemonChange))),
+        ("web-begin", value(schemars::schema_for!(BeginDocument))),
+        ("web-link", value(schemars::schema_for!(Links))),
         ("config", value(schemars::schema_for!(ConfigDocument))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
     ])

@@ -6,6 +6,7 @@ use agentctl_core::ask::LaunchDefaults;
 use agentctl_core::host::Deadlines;
 
 use super::settings::{DESKTOP_PROGRAM, METRICS_LISTEN};
+use super::web::WEB_LISTEN;
 
 /// The type of the value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub enum Part {
     Runs,
     /// Webhooks, notifications and metrics.
     Daemon,
+    /// The page in the browser.
+    Web,
     /// The whole file, or an unknown key: any setting may be missing.
     #[default]
     Any,
@@ -108,6 +111,7 @@ impl Part {
             "roots" | "deadline" => Self::Sources,
             "runs" => Self::Runs,
             "webhooks" | "notify" | "metrics" => Self::Daemon,
+            "web" => Self::Web,
             _ => match adapters::ALL.iter().find(|adapter| adapter.name() == first) {
                 Some(adapter) => match adapter.settings() {
                     Settings::Gateways => Self::Sources,
@@ -202,6 +206,10 @@ pub fn keys() -> Vec<Key> {
         key("metrics.token_file", KeyType::Path, ""),
         key("metrics.allow_remote", KeyType::Flag, "false"),
         key("metrics.hosts", KeyType::Texts, "[]"),
+        key("web.listen", KeyType::Text, &WEB_LISTEN.to_string()),
+        key("web.control", KeyType::Flag, "false"),
+        key("web.hosts", KeyType::Texts, "[]"),
+        key("web.proxy_users", KeyType::Texts, "[]"),
     ]);
     all
 }

@@ -1,4 +1,4 @@
-//! The files for service managers: they restart the daemon, and stopping it kills no agent.
+//! The files for service managers: they restart the daemon and the web server, and stopping one kills no agent.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,6 @@ use agentctl_core::host::Host;
 use agentctl_core::kernel::{Spawn, Stdio};
 use agentctl_core::marks;
 
-/// The name of the unit.
-pub const UNIT: &str = "agentctl.service";
-/// The label of the agent under launchd.
-pub const LABEL: &str = "io.agentctl.daemon";
 /// Timeout for a command of the service manager.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum number of bytes kept of the output of such a command.
@@ -19,47 +15,101 @@ const MAX_OUTPUT_BYTES: u64 = 4096;
 
 /// The service manager of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manager {
+enum Manager {
     /// systemd's user manager.
     Systemd,
     /// launchd.
     Launchd,
 }
 
+/// A service of this program, with its file for the service manager of this machine.
+#[derive(Clone, Debug)]
+pub struct ServiceFile {
+    manager: Manager,
+    /// The name of the unit.
+    unit: &'static str,
+    /// The label of the agent under launchd.
+    label: &'static str,
+    description: &'static str,
+    /// How systemd learns that it is ready.
+    start_type: &'static str,
+    args: Vec<String>,
+    /// The variables of its environment.
+    environment: Vec<(&'static str, &'static str)>,
+    /// The file that launchd writes its stderr to.
+    log: &'static str,
+}
+
+/// Returns the service of the daemon.
+#[must_use]
+pub fn daemon() -> ServiceFile {
+    ServiceFile {
+        manager: Manager::here(),
+        unit: "agentctl.service",
+        label: "io.agentctl.daemon",
+        description: "agentctl daemon: events, webhooks, fuses and metrics for coding agents",
+        start_type: "Type=notify\nNotifyAccess=main",
+        args: words(&["daemon", "run"]),
+        environment: vec![(marks::DAEMON, "1")],
+        log: "daemon.log",
+    }
+}
+
+/// Returns the service of the page in the browser, with these flags.
+#[must_use]
+pub fn web(flags: Vec<String>) -> ServiceFile {
+    let mut args = words(&["web", "--service"]);
+    args.extend(flags);
+    ServiceFile {
+        manager: Manager::here(),
+        unit: "agentctl-web.service",
+        label: "io.agentctl.web",
+        description: "agentctl web: a page for the browser about coding agents",
+        start_type: "Type=exec",
+        args,
+        environment: Vec::new(),
+        log: "web.log",
+    }
+}
+
 impl Manager {
-    /// Returns the service manager of this operating system.
-    #[must_use]
-    pub fn here() -> Self {
+    fn here() -> Self {
         if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd }
     }
+}
 
+impl ServiceFile {
     /// Returns the path of the service file.
     #[must_use]
-    pub fn file(self, host: &Host) -> PathBuf {
-        match self {
-            Self::Systemd => host.xdg("XDG_CONFIG_HOME", ".config").join("systemd/user").join(UNIT),
-            Self::Launchd => host.home.join("Library/LaunchAgents").join(format!("{LABEL}.plist")),
+    pub fn file(&self, host: &Host) -> PathBuf {
+        match self.manager {
+            Manager::Systemd => {
+                host.xdg("XDG_CONFIG_HOME", ".config").join("systemd/user").join(self.unit)
+            }
+            Manager::Launchd => {
+                host.home.join("Library/LaunchAgents").join(format!("{}.plist", self.label))
+            }
         }
     }
 
     /// Returns the contents of the service file.
     #[must_use]
-    pub fn text(self, host: &Host) -> String {
-        match self {
-            Self::Systemd => unit(&host.program),
-            Self::Launchd => plist(&host.program, &host.state().join("daemon.log")),
+    pub fn text(&self, host: &Host) -> String {
+        match self.manager {
+            Manager::Systemd => self.unit_text(&host.program),
+            Manager::Launchd => self.plist(&host.program, &host.state().join(self.log)),
         }
     }
 
     /// Returns the commands that enable and start the service.
     #[must_use]
-    pub fn enable(self, host: &Host) -> Vec<Vec<String>> {
-        match self {
-            Self::Systemd => vec![
+    pub fn enable(&self, host: &Host) -> Vec<Vec<String>> {
+        match self.manager {
+            Manager::Systemd => vec![
                 words(&["systemctl", "--user", "daemon-reload"]),
-                words(&["systemctl", "--user", "enable", "--now", UNIT]),
+                words(&["systemctl", "--user", "enable", "--now", self.unit]),
             ],
-            Self::Launchd => vec![vec![
+            Manager::Launchd => vec![vec![
                 "launchctl".into(),
                 "bootstrap".into(),
                 format!("gui/{}", host.kernel.uid()),
@@ -70,47 +120,48 @@ impl Manager {
 
     /// Returns the commands that stop and disable the service.
     #[must_use]
-    pub fn disable(self, host: &Host) -> Vec<Vec<String>> {
-        match self {
-            Self::Systemd => vec![words(&["systemctl", "--user", "disable", "--now", UNIT])],
-            Self::Launchd => vec![vec![
+    pub fn disable(&self, host: &Host) -> Vec<Vec<String>> {
+        match self.manager {
+            Manager::Systemd => {
+                vec![words(&["systemctl", "--user", "disable", "--now", self.unit])]
+            }
+            Manager::Launchd => vec![vec![
                 "launchctl".into(),
                 "bootout".into(),
-                format!("gui/{}/{LABEL}", host.kernel.uid()),
+                format!("gui/{}/{}", host.kernel.uid(), self.label),
             ]],
         }
     }
 
     /// Returns the command that starts or stops the service.
     #[must_use]
-    pub fn act(self, host: &Host, verb: &str) -> Vec<String> {
-        let target = format!("gui/{}/{LABEL}", host.kernel.uid());
-        match (self, verb) {
-            (Self::Systemd, verb) => words(&["systemctl", "--user", verb, UNIT]),
-            (Self::Launchd, "stop") => words(&["launchctl", "kill", "SIGTERM", &target]),
-            (Self::Launchd, _) => words(&["launchctl", "kickstart", &target]),
+    pub fn act(&self, host: &Host, verb: &str) -> Vec<String> {
+        let target = format!("gui/{}/{}", host.kernel.uid(), self.label);
+        match (self.manager, verb) {
+            (Manager::Systemd, verb) => words(&["systemctl", "--user", verb, self.unit]),
+            (Manager::Launchd, "stop") => words(&["launchctl", "kill", "SIGTERM", &target]),
+            (Manager::Launchd, _) => words(&["launchctl", "kickstart", &target]),
         }
     }
-}
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(ToString::to_string).collect()
-}
-
-/// Returns the unit file. `KillMode=process`: processes that a fuse or a hook started survive a stop.
-fn unit(program: &Path) -> String {
-    let program = quoted(&program.to_string_lossy());
-    format!(
-        "\
+    /// Returns the unit file. `KillMode=process`: processes that it started survive a stop.
+    fn unit_text(&self, program: &Path) -> String {
+        let program = quoted(&program.to_string_lossy());
+        let words = self.args.iter().map(|word| format!(" {}", bare_or_quoted(word)));
+        let command: String = words.collect();
+        let variables = self.environment.iter();
+        let environment: String =
+            variables.map(|(name, value)| format!("Environment={name}={value}\n")).collect();
+        let (description, start_type) = (self.description, self.start_type);
+        format!(
+            "\
 [Unit]
-Description=agentctl daemon: events, webhooks, fuses and metrics for coding agents
+Description={description}
 
 [Service]
-Type=notify
-NotifyAccess=main
-ExecStart={program} daemon run
-Environment={daemon}=1
-KillMode=process
+{start_type}
+ExecStart={program}{command}
+{environment}KillMode=process
 SendSIGKILL=no
 OOMPolicy=continue
 Restart=always
@@ -118,9 +169,53 @@ RestartSec=1
 
 [Install]
 WantedBy=default.target
-",
-        daemon = marks::DAEMON
-    )
+"
+        )
+    }
+
+    fn plist(&self, program: &Path, log: &Path) -> String {
+        let program = program.to_string_lossy();
+        let words = std::iter::once(program.as_ref()).chain(self.args.iter().map(String::as_str));
+        let words: String =
+            words.map(|word| format!("<string>{}</string>", escaped(word))).collect();
+        let variables = self.environment.iter();
+        let variables: String = variables
+            .map(|(name, value)| format!("<key>{name}</key><string>{value}</string>"))
+            .collect();
+        let (label, log) = (self.label, escaped(&log.to_string_lossy()));
+        format!(
+            "\
+<?xml version=\"1.0\" encoding=\"UTF-8\"?>
+<!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">
+<plist version=\"1.0\">
+<dict>
+  <key>Label</key><string>{label}</string>
+  <key>ProgramArguments</key>
+  <array>{words}</array>
+  <key>EnvironmentVariables</key><dict>{variables}</dict>
+  <key>RunAtLoad</key><true/>
+  <key>KeepAlive</key><true/>
+  <key>AbandonProcessGroup</key><true/>
+  <key>StandardErrorPath</key><string>{log}</string>
+</dict>
+</plist>
+"
+        )
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Quotes a word for a unit file, unless it needs no quotes.
+fn bare_or_quoted(word: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.:/".contains(&b);
+    if word.bytes().all(is_plain) { word.to_owned() } else { quoted(word) }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
 }
 
 /// Quotes a word for a unit file.
@@ -135,34 +230,6 @@ fn quoted(text: &str) -> String {
     }
     out.push('"');
     out
-}
-
-fn plist(program: &Path, log: &Path) -> String {
-    let text = |path: &Path| {
-        let text = path.to_string_lossy();
-        text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-    };
-    format!(
-        "\
-<?xml version=\"1.0\" encoding=\"UTF-8\"?>
-<!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">
-<plist version=\"1.0\">
-<dict>
-  <key>Label</key><string>{LABEL}</string>
-  <key>ProgramArguments</key>
-  <array><string>{program}</string><string>daemon</string><string>run</string></array>
-  <key>EnvironmentVariables</key><dict><key>{daemon}</key><string>1</string></dict>
-  <key>RunAtLoad</key><true/>
-  <key>KeepAlive</key><true/>
-  <key>AbandonProcessGroup</key><true/>
-  <key>StandardErrorPath</key><string>{log}</string>
-</dict>
-</plist>
-",
-        program = text(program),
-        log = text(log),
-        daemon = marks::DAEMON
-    )
 }
 
 /// Runs a command of the service manager.

@@ -16,12 +16,14 @@ mod tools;
 mod wrap;
 
 use agentctl_core::model::Role;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use self::layout::{Conversation, View};
 pub use self::several::{SessionLabel, messages_by_time, session_labels};
 
 /// The content of a line of a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LineKind {
     /// The day of the messages that follow.
     Date,
@@ -84,12 +86,44 @@ pub struct Span {
 }
 
 /// One line of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Line {
     /// Its content.
     pub kind: LineKind,
     /// Its pieces, from left to right.
     pub spans: Vec<Span>,
+}
+
+impl SpanStyle {
+    /// Returns the name of the style for programs.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Author(_) => "author",
+            Self::CallMark => "call_mark",
+            Self::Dimmed => "dimmed",
+            Self::Heading => "heading",
+            Self::Strong => "strong",
+            Self::Emphasis => "emphasis",
+            Self::Code => "code",
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Span", 3)?;
+        fields.serialize_field("style", self.style.word())?;
+        if let SpanStyle::Author(role) = self.style {
+            fields.serialize_field("role", &role)?;
+        }
+        fields.serialize_field("text", &self.text)?;
+        fields.end()
+    }
 }
 
 impl Span {

@@ -340,7 +340,9 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
     }
 }
 
-fn from_agent(answerer: &Answerer) -> Failure {
+/// Says that a process may not answer, because it runs below an agent or cannot be examined.
+#[must_use]
+pub fn from_agent(answerer: &Answerer) -> Failure {
     let failure = match (answerer.above.first(), &answerer.unseen) {
         (Some(_), _) => {
             let message = format!("{}: agents may not answer", link_above(answerer));

@@ -1,6 +1,6 @@
 //! The sentences for messages that were not sent, and for turns that were not ended.
 
-use agentctl_core::ask::{Fleet, NotSent, TurnNotEnded};
+use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, TurnNotEnded};
 use agentctl_core::model::Session;
 use agentctl_core::send::SendError;
 
@@ -73,4 +73,23 @@ pub fn turn_not_ended(fleet: &Fleet, text: &str, why: TurnNotEnded) -> Failure {
 
 fn name(session: &Session) -> String {
     full_name(session.adapter, session.id.as_deref(), session.pid)
+}
+
+/// Says what is known about a message that the record of its session does not hold.
+#[must_use]
+pub fn unconfirmed_message(document: &SendDocument) -> Failure {
+    let seconds = document.watched_ms / 1000;
+    let message = match (document.taken, document.how) {
+        (true, MessageWay::Steered) => format!(
+            "the agent has taken the message, but its record does not hold it after {seconds} s: it may be recorded when the tool or the answer that runs has ended"
+        ),
+        (true, MessageWay::TurnBegun) => format!(
+            "the agent has taken the message, but its record does not hold it after {seconds} s"
+        ),
+        (false, _) => format!(
+            "whether the message arrived is not known: its record does not hold it after {seconds} s"
+        ),
+    };
+    Failure::new(Kind::Failed, message)
+        .hint("it was sent once; look with `agentctl logs` before you send it again")
 }

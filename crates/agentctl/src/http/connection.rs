@@ -1,37 +1,88 @@
-//! TCP connections with limits: their number, the bytes of a request, and time. axum has no such limits.
+//! Connections with limits: their number, the bytes of a request, and time. axum has no such limits.
 //! When all connections are in use, a new connection evicts the oldest one that has sent no request yet.
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
+use axum::serve::IncomingStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Maximum number of open connections.
-const MAX_CONNECTIONS: usize = 32;
+use super::Peer;
+
 /// Timeout for the head of the request, from the accept on.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lifetime of a connection after the head of its request, unless its route sets another.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(10);
-/// Maximum size of a request, headers included.
-const MAX_REQUEST_BYTES: usize = 16 << 10;
+/// Maximum size of the head of a request.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Bytes that a body may have above its limit, for the framing of its chunks. The body itself is limited by its reader,
+/// which answers; this limit closes the connection.
+const FRAMING_BYTES: usize = 64 << 10;
 /// Pause before `accept` is retried after it failed, mostly for lack of file descriptors.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The bytes that end the head of a request.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// A listener that accepts at most [`MAX_CONNECTIONS`] at once.
+/// How much a server takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Maximum number of open connections.
+    pub(crate) connections: usize,
+    /// Maximum size of the body of a request.
+    pub(crate) body_bytes: usize,
+}
+
+impl Limits {
+    /// Few connections, and no bodies.
+    pub(crate) fn small() -> Self {
+        Self { connections: 32, body_bytes: 0 }
+    }
+}
+
+/// Accepts connections of any kind.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<(Stream, Peer)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, client) = listener.accept().await?;
+                let server = stream.local_addr();
+                let peer = server.map_or(Peer::Unknown, |server| Peer::Tcp { server, client });
+                Ok((Stream::Tcp(stream), peer))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let held = stream.as_fd().try_clone_to_owned();
+                let peer = held.map_or(Peer::Unknown, |held| Peer::Unix(Arc::new(held)));
+                Ok((Stream::Unix(stream), peer))
+            }
+        }
+    }
+}
+
+/// The bytes of a connection of any kind.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A listener that accepts a limited number of connections at once.
 pub(super) struct BoundedListener {
-    listener: TcpListener,
+    listener: Listener,
+    limits: Limits,
     slots: Arc<Semaphore>,
     /// Connections that have sent no whole request head yet, the oldest first.
     idle: VecDeque<Arc<Eviction>>,
@@ -56,8 +107,9 @@ impl Eviction {
 }
 
 impl BoundedListener {
-    pub(super) fn new(listener: TcpListener) -> Self {
-        Self { listener, slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)), idle: VecDeque::new() }
+    pub(super) fn new(listener: Listener, limits: Limits) -> Self {
+        let slots = Arc::new(Semaphore::new(limits.connections));
+        Self { listener, limits, slots, idle: VecDeque::new() }
     }
 
     /// Waits for a slot. If all are in use, evicts the oldest idle connection; if none is idle, waits for
@@ -72,13 +124,13 @@ impl BoundedListener {
     }
 }
 
-impl Listener for BoundedListener {
+impl axum::serve::Listener for BoundedListener {
     type Io = Connection;
-    type Addr = SocketAddr;
+    type Addr = ();
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    async fn accept(&mut self) -> (Connection, ()) {
         loop {
-            let Ok((stream, from)) = self.listener.accept().await else {
+            let Ok((stream, peer)) = self.listener.accept().await else {
                 sleep(ACCEPT_RETRY_PAUSE).await;
                 continue;
             };
@@ -89,18 +141,27 @@ impl Listener for BoundedListener {
             let connection = Connection {
                 stream,
                 timer: Box::pin(sleep(HEAD_TIMEOUT)),
-                bytes_left: MAX_REQUEST_BYTES,
+                bytes_left: MAX_HEAD_BYTES,
+                body_bytes: self.limits.body_bytes + FRAMING_BYTES,
                 stage: Stage::Head(PendingHead { eviction, evicted, tail: Vec::new() }),
                 lifetime: Lifetime(Arc::new(Mutex::new(DEFAULT_LIFETIME))),
+                peer,
                 _slot: slot,
             };
-            return (connection, from);
+            return (connection, ());
         }
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
     }
+}
+
+/// What a request knows of its connection.
+#[derive(Clone)]
+pub(super) struct ConnectionInfo {
+    pub(super) lifetime: Lifetime,
+    pub(super) peer: Peer,
 }
 
 /// How long a connection may last after the head of its request. The route sets it; the connection
@@ -119,19 +180,23 @@ impl Lifetime {
     }
 }
 
-impl Connected<IncomingStream<'_, BoundedListener>> for Lifetime {
+impl Connected<IncomingStream<'_, BoundedListener>> for ConnectionInfo {
     fn connect_info(stream: IncomingStream<'_, BoundedListener>) -> Self {
-        stream.io().lifetime.clone()
+        let connection = stream.io();
+        Self { lifetime: connection.lifetime.clone(), peer: connection.peer.clone() }
     }
 }
 
 /// One connection.
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     timer: Pin<Box<Sleep>>,
+    /// The bytes that it may still send, of the head or of the body.
     bytes_left: usize,
+    body_bytes: usize,
     stage: Stage,
     lifetime: Lifetime,
+    peer: Peer,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -172,19 +237,32 @@ impl Connection {
         if evicted { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 
-    /// Looks for the end of the head in the bytes read. A connection with a whole head cannot be evicted.
-    fn look_for_head_end(&mut self, bytes: &[u8]) {
-        let Stage::Head(head) = &mut self.stage else { return };
-        head.tail.extend_from_slice(bytes);
-        if head.tail.windows(HEAD_END.len()).any(|window| window == HEAD_END) {
-            drop(head.eviction.take());
-            let now = Instant::now();
-            self.stage = Stage::Request(now);
-            self.timer.as_mut().reset(now + self.lifetime.get());
-        } else {
-            let surplus = head.tail.len().saturating_sub(HEAD_END.len() - 1);
-            head.tail.drain(..surplus);
+    /// Counts the bytes read, and looks for the end of the head in them. A connection with a whole head cannot be
+    /// evicted. Fails if it has sent too much.
+    fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut counted = bytes.len();
+        if let Stage::Head(head) = &mut self.stage {
+            let before = head.tail.len();
+            head.tail.extend_from_slice(bytes);
+            let end = head.tail.windows(HEAD_END.len()).position(|window| window == HEAD_END);
+            if let Some(end) = end {
+                drop(head.eviction.take());
+                let of_head = (end + HEAD_END.len()).saturating_sub(before);
+                if of_head > self.bytes_left {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                (self.bytes_left, counted) = (self.body_bytes, bytes.len() - of_head);
+                let now = Instant::now();
+                self.stage = Stage::Request(now);
+                self.timer.as_mut().reset(now + self.lifetime.get());
+            } else {
+                let surplus = head.tail.len().saturating_sub(HEAD_END.len() - 1);
+                head.tail.drain(..surplus);
+            }
         }
+        let left = self.bytes_left.checked_sub(counted);
+        self.bytes_left = left.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(())
     }
 }
 
@@ -196,13 +274,11 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         self.check_limits(cx)?;
         let before = into.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, into);
-        let more = into.filled().len() - before;
-        self.look_for_head_end(&into.filled()[before..]);
-        match self.bytes_left.checked_sub(more) {
-            Some(left) => self.bytes_left = left,
-            None => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
-        }
+        let read = match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, into),
+        };
+        self.count(&into.filled()[before..])?;
         read
     }
 }
@@ -214,15 +290,24 @@ impl AsyncWrite for Connection {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check_limits(cx)?;
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check_limits(cx)?;
-        Pin::new(&mut self.stream).poll_flush(cx)
+        match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }

@@ -61,54 +61,88 @@ pub(super) enum TokenCheck {
     TooManyWrong,
 }
 
-/// A token that requests are checked against.
+/// Compares the token of a request, in constant time.
+pub(crate) trait BearerCheck: Send + Sync {
+    /// Says whether a token is right.
+    fn is_right(&self, token: &str) -> bool;
+}
+
+/// One token that requests are checked against.
 pub(crate) struct Token {
     key: hmac::Key,
     tag: hmac::Tag,
-    budget: Mutex<WrongTokenBudget>,
 }
 
 /// How many wrong tokens are still answered. One budget for all callers: on loopback they share an address.
-struct WrongTokenBudget {
+pub(crate) struct WrongTokenBudget(Mutex<Budget>);
+
+struct Budget {
     left: f64,
     refilled_at: Instant,
+}
+
+impl Default for WrongTokenBudget {
+    fn default() -> Self {
+        Self(Mutex::new(Budget { left: WRONG_TOKENS_BURST, refilled_at: Instant::now() }))
+    }
+}
+
+impl WrongTokenBudget {
+    /// Takes note of a wrong token; says whether it is still answered.
+    pub(crate) fn allows_a_wrong_one(&self) -> bool {
+        let mut budget = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let elapsed = now.saturating_duration_since(budget.refilled_at).as_secs_f64();
+        budget.left = (budget.left + elapsed * WRONG_TOKENS_PER_SECOND).min(WRONG_TOKENS_BURST);
+        budget.refilled_at = now;
+        if budget.left < 1.0 {
+            return false;
+        }
+        budget.left -= 1.0;
+        true
+    }
+}
+
+/// Checks an `Authorization` header.
+pub(super) fn check(
+    tokens: &dyn BearerCheck,
+    budget: &WrongTokenBudget,
+    authorization: Option<&str>,
+) -> TokenCheck {
+    let Some(given) = authorization.and_then(bearer) else { return TokenCheck::Missing };
+    // Compare before the rate limit: wrong tokens of other callers must not lock out the right one.
+    // 256 bits cannot be guessed.
+    if tokens.is_right(given) {
+        TokenCheck::Right
+    } else if budget.allows_a_wrong_one() {
+        TokenCheck::Wrong
+    } else {
+        TokenCheck::TooManyWrong
+    }
+}
+
+/// Returns the token of an `Authorization` header.
+pub(crate) fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 impl Token {
     pub(super) fn new(text: &str) -> Result<Self, ring::error::Unspecified> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())?;
         let tag = hmac::sign(&key, text.as_bytes());
-        let budget = WrongTokenBudget { left: WRONG_TOKENS_BURST, refilled_at: Instant::now() };
-        Ok(Self { key, tag, budget: Mutex::new(budget) })
+        Ok(Self { key, tag })
     }
+}
 
-    /// Checks an `Authorization` header, in constant time.
-    pub(super) fn check(&self, authorization: Option<&str>) -> TokenCheck {
-        let given = authorization.and_then(|text| text.split_once(' '));
-        let Some((_, given)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        else {
-            return TokenCheck::Missing;
-        };
-        // Compare before the rate limit: wrong tokens of other callers must not lock out the right one.
-        // 256 bits cannot be guessed.
-        if hmac::verify(&self.key, given.trim().as_bytes(), self.tag.as_ref()).is_ok() {
-            return TokenCheck::Right;
-        }
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let elapsed = now.saturating_duration_since(budget.refilled_at).as_secs_f64();
-        budget.left = (budget.left + elapsed * WRONG_TOKENS_PER_SECOND).min(WRONG_TOKENS_BURST);
-        budget.refilled_at = now;
-        if budget.left < 1.0 {
-            return TokenCheck::TooManyWrong;
-        }
-        budget.left -= 1.0;
-        TokenCheck::Wrong
+impl BearerCheck for Token {
+    fn is_right(&self, token: &str) -> bool {
+        hmac::verify(&self.key, token.as_bytes(), self.tag.as_ref()).is_ok()
     }
 }
 
 /// Returns the token in our file. Generates a new one if the file is missing or others could read it.
-fn read_or_generate(path: &Path, host: &Host) -> Result<String, String> {
+pub(crate) fn read_or_generate(path: &Path, host: &Host) -> Result<String, String> {
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let private =
         fs::symlink_metadata(path).is_ok_and(|m| m.is_file() && m.mode() & 0o777 == 0o600);
@@ -118,12 +152,12 @@ fn read_or_generate(path: &Path, host: &Host) -> Result<String, String> {
     let mut bytes = [0_u8; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| "the system gives no random bytes")?;
     let text = hex(&bytes);
-    write(path, &text).map_err(failed)?;
+    write_private(path, &text).map_err(failed)?;
     Ok(text)
 }
 
 /// Replaces the file atomically. Only the one process that holds the lock of the daemon writes it.
-fn write(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let temporary = path.with_extension("new");
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -137,12 +171,13 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Token, TokenCheck, WRONG_TOKENS_BURST};
+    use super::{Token, TokenCheck, WRONG_TOKENS_BURST, WrongTokenBudget};
 
     #[test]
     fn only_the_right_token_is_right() {
         let token = Token::new("0123456789abcdef").expect("random bytes");
-        let check = |text| token.check(text);
+        let budget = WrongTokenBudget::default();
+        let check = |text| super::check(&token, &budget, text);
         assert_eq!(check(Some("Bearer 0123456789abcdef")), TokenCheck::Right);
         assert_eq!(check(Some("bearer 0123456789abcdef")), TokenCheck::Right);
         for missing in [None, Some("0123456789abcdef"), Some("Basic 0123456789abcdef")] {
@@ -156,13 +191,15 @@ mod tests {
     #[test]
     fn wrong_tokens_are_rate_limited_and_the_right_one_is_not() {
         let token = Token::new("0123456789abcdef").expect("random bytes");
+        let budget = WrongTokenBudget::default();
+        let check = |text| super::check(&token, &budget, text);
         let mut guesses = 0;
-        while token.check(Some("Bearer guess")) == TokenCheck::Wrong {
+        while check(Some("Bearer guess")) == TokenCheck::Wrong {
             guesses += 1;
             assert!(f64::from(guesses) < WRONG_TOKENS_BURST * 2.0, "no rate limit");
         }
         assert!(f64::from(guesses) >= WRONG_TOKENS_BURST);
-        assert_eq!(token.check(None), TokenCheck::Missing, "no token is not a wrong token");
-        assert_eq!(token.check(Some("Bearer 0123456789abcdef")), TokenCheck::Right);
+        assert_eq!(check(None), TokenCheck::Missing, "no token is not a wrong token");
+        assert_eq!(check(Some("Bearer 0123456789abcdef")), TokenCheck::Right);
     }
 }

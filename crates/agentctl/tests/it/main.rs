@@ -111,6 +111,8 @@ mod virtual_screen;
 mod wait;
 mod wait_codex;
 mod watched_lists;
+mod web;
+mod web_orders;
 mod webhooks;
 mod webhooks_daemon;
 mod webhooks_where;

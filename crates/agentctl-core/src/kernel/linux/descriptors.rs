@@ -172,6 +172,11 @@ pub(super) fn descriptors(process: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(openat(process, "fd", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
+/// Returns the inode numbers of the sockets that the process of this pid has open.
+pub(super) fn socket_inodes(pid: u32) -> io::Result<HashSet<u64>> {
+    sockets(&open_process_directory(pid)?)
+}
+
 /// Returns the inode numbers of the sockets that a process has open.
 fn sockets(process: &OwnedFd) -> io::Result<HashSet<u64>> {
     let descriptors = descriptors(process)?;

@@ -59,21 +59,21 @@ impl Kernel {
     }
 }
 
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// One row of `/proc/net/tcp` or `tcp6`.
-struct Row {
+pub(super) struct Row {
     local: SocketAddr,
     remote: SocketAddr,
     state: String,
-    uid: u32,
-    inode: u64,
+    pub(super) uid: u32,
+    pub(super) inode: u64,
 }
 
 impl Row {
-    fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let local = parse_end(fields.next()?)?;
         let remote = parse_end(fields.next()?)?;
@@ -85,7 +85,7 @@ impl Row {
 
     /// Says whether it is that end of that connection, and accepted by a process. An end that is not
     /// accepted yet has no inode, and on many kernels no user.
-    fn is_connection(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+    pub(super) fn is_connection(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         self.inode != 0 && self.local == local && self.remote == remote
     }
 

@@ -105,4 +105,25 @@ impl Kernel {
     ) -> io::Result<Option<u32>> {
         Err(unsupported("macOS does not tell which user serves a connection"))
     }
+
+    /// Fails: macOS does not show the other end of a connection. Then the process that connects is not known.
+    pub fn client_end(
+        &self,
+        _server: std::net::SocketAddr,
+        _client: std::net::SocketAddr,
+    ) -> io::Result<Option<ClientEnd>> {
+        Err(unsupported("macOS does not tell which process connects"))
+    }
+
+    /// Fails: the sockets of other processes are not read on macOS.
+    pub fn holders_of(&self, _end: ClientEnd) -> io::Result<Vec<u32>> {
+        Err(unsupported("the sockets of other processes are not read on macOS"))
+    }
+}
+
+/// The client end of a connection on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientEnd {
+    /// The owner of its socket.
+    pub uid: u32,
 }

@@ -378,6 +378,29 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         ],
     ),
     of(
+        "web",
+        &[
+            ("agentctl web", "Print a link for the browser; Ctrl-C ends it"),
+            ("agentctl web --allow-control", "Also answer, send, stop and launch"),
+            ("agentctl web --link --qr", "One more device, while it runs"),
+        ],
+    ),
+    of(
+        "web install",
+        &[
+            ("agentctl web install", "Serve it now and at login, only to look"),
+            ("agentctl web --allow-control install", "With orders"),
+            ("agentctl web install --print", "Only print the service file"),
+        ],
+    ),
+    of(
+        "web uninstall",
+        &[
+            ("agentctl web uninstall", "Stop it and remove the service"),
+            ("agentctl web --link", "See whether it still runs"),
+        ],
+    ),
+    of(
         "notify",
         &[
             ("agentctl notify test", "Try every configured channel"),

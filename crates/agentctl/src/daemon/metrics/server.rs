@@ -20,7 +20,10 @@ use tokio::sync::Semaphore;
 use super::{DaemonFigures, Form, Metrics};
 use crate::config::MetricsSettings;
 use crate::daemon::Hub;
-use crate::http::{OwnNames, Route, Server, Token, TokenSource};
+use crate::http::{
+    Access, Call, Door, Limits, Listener, OwnNames, Peers, Refusal, Route, Server, Token,
+    TokenSource,
+};
 use crate::protocol::MetricsStatus;
 
 /// Pause before the first retry of a port that is in use. It doubles with each retry.
@@ -122,20 +125,29 @@ fn serve(hub: &Arc<Hub>, server: &MetricsServer, listener: TcpListener, token: T
         status.trouble = None;
     });
     let names = OwnNames::new(address, &server.settings.hosts);
-    let http = Server { names, token, routes: vec![route(hub)] };
-    tokio::spawn(http.serve(listener));
+    let http = Arc::new(Server {
+        names,
+        tokens: Box::new(token),
+        budget: Arc::default(),
+        peers: Peers::Any,
+        routes: vec![route(hub)],
+        policy: "default-src 'none'; frame-ancestors 'none'",
+        refusals: Refusal::text,
+    });
+    tokio::spawn(http.serve(Listener::Tcp(listener), (Door::Open, Limits::small())));
 }
 
 /// The one route. Concurrent scrapes run one after the other.
 fn route(hub: &Arc<Hub>) -> Route {
     let (hub, turn) = (Arc::clone(hub), Arc::new(Semaphore::new(1)));
-    let handler = move |headers: HeaderMap| -> crate::http::Answer {
+    let handler = move |Call { headers, .. }: Call| -> crate::http::Answer {
         let (hub, turn) = (Arc::clone(&hub), Arc::clone(&turn));
         Box::pin(async move { scrape(&hub, &turn, &headers).await })
     };
     Route {
         path: PATH,
         method: Method::GET,
+        access: Access::Data,
         lifetime: CONNECTION_LIFETIME,
         handler: Box::new(handler),
     }

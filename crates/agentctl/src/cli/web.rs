@@ -1,0 +1,153 @@
+//! `agentctl web`: serves the page in the browser.
+
+use std::process::ExitCode;
+
+use agentctl_core::inbox::Answerer;
+use clap::{Args, Subcommand};
+
+use crate::config::{Loaded, WebAddress, WebSettings, check_web_host};
+use crate::daemon::service;
+use crate::face::from_agent;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::place::Place;
+use crate::ui::Ui;
+use crate::web::{self, Links};
+
+/// Serve a page for the browser: what waits for you, all sessions and their conversations
+///
+/// Prints a link that is good once, for 10 minutes. The page only shows, unless --allow-control is given. It listens on
+/// this machine only; docs/WEB.md says how to reach it from a phone. Ctrl-C ends it, and no agent with it.
+#[derive(Args)]
+pub(super) struct WebArgs {
+    #[command(subcommand)]
+    command: Option<WebCommand>,
+    /// The address, or unix:PATH for a proxy [default: 127.0.0.1:9210]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Let the page answer, send, stop and launch
+    #[arg(long)]
+    allow_control: bool,
+    /// Print a new link of the server that is running
+    #[arg(long)]
+    link: bool,
+    /// Show the link as a QR code
+    #[arg(long)]
+    qr: bool,
+    /// The name of an https proxy in front of it (repeatable)
+    #[arg(long, value_name = "HOST", value_parser = host_name)]
+    name: Vec<String>,
+    /// Listen on an address that other machines reach, without encryption
+    #[arg(long)]
+    insecure: bool,
+    /// Print no link: the output of a service is kept in a log
+    #[arg(long, hide = true)]
+    service: bool,
+}
+
+#[derive(Subcommand)]
+enum WebCommand {
+    /// Install the page as a service of your user (systemd, launchd)
+    ///
+    /// The flags before `install` become those of the service. It prints no link: `agentctl web --link` does. Agents
+    /// that the page starts have the environment of the service.
+    Install {
+        /// Print the service file instead of installing it
+        #[arg(long)]
+        print: bool,
+    },
+    /// Remove the service
+    Uninstall,
+}
+
+fn host_name(text: &str) -> Result<String, String> {
+    check_web_host(text).map(|()| text.to_owned())
+}
+
+pub(super) fn cmd_web(ui: &mut Ui, loaded: Loaded, args: &WebArgs) -> Outcome {
+    if args.link {
+        let links = web::link::ask(&loaded.host)?;
+        show(ui, &links, args.qr)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if matches!(args.command, Some(WebCommand::Uninstall)) {
+        return super::service::uninstall(ui, &loaded.host, &service::web(Vec::new()));
+    }
+    loaded.check_web()?;
+    let settings = settings(ui, &loaded, args)?;
+    if let Some(WebCommand::Install { print }) = &args.command {
+        let service = service::web(flags(args));
+        if *print {
+            return super::service::print(ui, &loaded.host, &service);
+        }
+        super::service::write(&loaded.host, &service)?;
+        return super::service::enable(ui, &loaded.host, &service, "`agentctl web`");
+    }
+    let place = Place::of_web(&loaded.host);
+    let Some(right) = place.take()? else {
+        return Err(Failure::new(Kind::Refused, "a server of the page is running already")
+            .hint("`agentctl web --link` prints a link of it"));
+    };
+    let (is_service, qr) = (args.service, args.qr);
+    web::run(loaded, settings, (&place, &right), |links| {
+        if is_service { Ok(()) } else { show(ui, links, qr) }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the flags of a service that serves as this command would.
+fn flags(args: &WebArgs) -> Vec<String> {
+    let mut flags = Vec::new();
+    if let Some(listen) = &args.listen {
+        flags.extend(["--listen".to_owned(), listen.clone()]);
+    }
+    for (flag, is_given) in [("--allow-control", args.allow_control), ("--insecure", args.insecure)]
+    {
+        flags.extend(is_given.then(|| flag.to_owned()));
+    }
+    flags.extend(args.name.iter().flat_map(|name| ["--name".to_owned(), name.clone()]));
+    flags
+}
+
+/// Returns the settings: the configuration, and what the flags change.
+fn settings(ui: &mut Ui, loaded: &Loaded, args: &WebArgs) -> Result<WebSettings, Failure> {
+    let mut settings = loaded.web.clone();
+    if let Some(text) = &args.listen {
+        settings.listen = WebAddress::parse(&loaded.host, text).map_err(|why| {
+            Failure::new(Kind::Usage, format!("--listen: {why}"))
+                .hint("write it like 127.0.0.1:9210 or unix:/run/user/1000/page")
+        })?;
+    }
+    settings.control |= args.allow_control;
+    settings.hosts.extend(args.name.iter().cloned());
+    if let WebAddress::Tcp(address) = &settings.listen
+        && !address.ip().is_loopback()
+    {
+        if !args.insecure {
+            let what = format!("{address} can be reached from other machines");
+            return Err(Failure::new(Kind::Refused, what).hint(
+                "put an https proxy in front of 127.0.0.1 (docs/WEB.md), or add --insecure: then the token crosses the network in clear text",
+            ));
+        }
+        ui.warn(&format!(
+            "{address}: the token and all conversations cross the network in clear text"
+        ));
+    }
+    if settings.control {
+        let answerer = Answerer::this_process(&loaded.fleet());
+        if !answerer.above.is_empty() {
+            return Err(from_agent(&answerer));
+        }
+    }
+    Ok(settings)
+}
+
+/// Prints links, one a line, and the code for a camera.
+fn show(ui: &mut Ui, links: &Links, qr: bool) -> std::io::Result<()> {
+    for link in &links.links {
+        ui.line(link)?;
+    }
+    if qr {
+        ui.drawn(&web::link::qr(links.for_other_device()))?;
+    }
+    ui.flush()
+}

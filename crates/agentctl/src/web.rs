@@ -1,0 +1,285 @@
+//! The page in the browser: a server of its own process, with the files of the page inside the program.
+//!
+//! It answers with the documents of the command line. Every route is a row of [`routes`]; the checks of a request are in
+//! [`crate::http`], those of the connecting process in `gate`. A link holds a code that is good once; the page
+//! exchanges it for a token (`keys`). A second, private socket gives out links.
+
+mod assets;
+mod board;
+mod codes;
+mod documents;
+mod feeder;
+mod gate;
+mod keys;
+pub mod link;
+mod orders;
+mod pair;
+mod query;
+mod reply;
+mod routes;
+mod stream;
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use agentctl_core::ask::Fleet;
+use agentctl_core::host::Host;
+use agentctl_core::kernel;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use self::assets::{ASSETS, Asset};
+use self::codes::Codes;
+use self::feeder::Feeder;
+use self::gate::Gate;
+use self::keys::{Claim, Keys};
+pub use self::link::Links;
+use self::query::QueryText;
+use self::reply::Body;
+pub use self::routes::{Endpoint, RouteRow, routes};
+use crate::config::{Loaded, WebAddress, WebSettings};
+use crate::failure::{Failure, Kind};
+pub use crate::http::Access;
+use crate::http::{
+    Answer, Call, Door, Limits, Listener, OwnNames, Peers, Route, Server, WrongTokenBudget, bearer,
+};
+use crate::place::{Instance, Place};
+
+/// Most questions and orders that are worked on at once; further ones wait.
+const MAX_CONCURRENT: usize = 16;
+/// Most open connections: each open page has one, and each request one more.
+const MAX_CONNECTIONS: usize = 512;
+/// Maximum size of the body of a request.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+/// The policy that the browser enforces on the page.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+/// The version of the files of the page.
+const ETAG: &str = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
+
+/// Everything that the routes share.
+struct Web {
+    fleet: Fleet,
+    loaded: Loaded,
+    settings: WebSettings,
+    keys: Arc<Keys>,
+    codes: Codes,
+    budget: Arc<WrongTokenBudget>,
+    feeder: Arc<Feeder>,
+    history: documents::History,
+    /// The address without a code.
+    url: Option<String>,
+}
+
+impl Web {
+    /// Runs a question or an order on a thread of its own.
+    async fn blocking_body(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Body + Send + 'static,
+    ) -> Body {
+        let web = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || work(&web)).await;
+        done.unwrap_or_else(|_| Err(Failure::new(Kind::Failed, "the question failed")))
+    }
+
+    async fn blocking(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Body + Send + 'static,
+    ) -> Response {
+        match self.blocking_body(work).await {
+            Ok(bytes) => reply::ok(bytes),
+            Err(failure) => reply::failed(&failure),
+        }
+    }
+
+    /// Returns the claim of the token of a request.
+    fn claim(&self, headers: &HeaderMap) -> Option<Claim> {
+        let authorization = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+        self.keys.claim(bearer(authorization)?)
+    }
+
+    /// Answers one request.
+    async fn answer(self: Arc<Self>, endpoint: Endpoint, call: Call) -> Response {
+        let query = QueryText::parse(&call.query);
+        let (bytes, caller): (Bytes, _) = (call.body, call.caller);
+        match endpoint {
+            Endpoint::Asset(at) => asset(at, &call.headers),
+            Endpoint::Pair => pair::pair(&self, &call.headers, &bytes),
+            Endpoint::Link => pair::link(&self),
+            Endpoint::Sessions => documents::sessions(&self, query).await,
+            Endpoint::Stream => {
+                let claim = self.claim(&call.headers);
+                stream::stream(&self, query, claim).await
+            }
+            Endpoint::Session => self.blocking(move |web| documents::session(web, &query)).await,
+            Endpoint::Why => self.blocking(move |web| documents::why(web, &query)).await,
+            Endpoint::Talk => self.blocking(move |web| documents::talk(web, &query)).await,
+            Endpoint::Asks => self.blocking(documents::asks).await,
+            Endpoint::Changes => self.blocking(move |web| documents::changes(web, &query)).await,
+            Endpoint::Diff => self.blocking(move |web| documents::diff(web, &query)).await,
+            Endpoint::Begin => self.blocking(documents::begin).await,
+            Endpoint::Answer => self.blocking(move |web| orders::answer(web, &bytes, caller)).await,
+            Endpoint::Send => {
+                self.blocking(move |web| orders::send(web, &bytes, caller.as_ref())).await
+            }
+            Endpoint::Stop => {
+                self.blocking(move |web| orders::stop(web, &bytes, caller.as_ref())).await
+            }
+            Endpoint::Launch => {
+                self.blocking(move |web| orders::launch(web, &bytes, caller.as_ref())).await
+            }
+        }
+    }
+
+    /// Returns the routes with their handlers.
+    fn routes(self: &Arc<Self>) -> Vec<Route> {
+        let route = |row: RouteRow| {
+            let (web, endpoint) = (Arc::clone(self), row.endpoint);
+            let handler =
+                move |call: Call| -> Answer { Box::pin(Arc::clone(&web).answer(endpoint, call)) };
+            Route {
+                path: row.path,
+                method: if row.method == "POST" { Method::POST } else { Method::GET },
+                access: row.access,
+                lifetime: endpoint.lifetime(),
+                handler: Box::new(handler),
+            }
+        };
+        routes().into_iter().map(route).collect()
+    }
+}
+
+/// Answers with a file of the page; briefly, if the browser has it already.
+fn asset(at: usize, headers: &HeaderMap) -> Response {
+    let Some(asset) = ASSETS.get(at) else { return StatusCode::NOT_FOUND.into_response() };
+    let tags = [(header::ETAG, ETAG), (header::CACHE_CONTROL, "no-cache")];
+    if headers.get(header::IF_NONE_MATCH).is_some_and(|tag| tag == ETAG) {
+        return (StatusCode::NOT_MODIFIED, tags).into_response();
+    }
+    (tags, [(header::CONTENT_TYPE, asset.kind)], asset.text).into_response()
+}
+
+/// Serves until it is told to end. Calls `serving` with a link once it serves.
+pub fn run(
+    mut loaded: Loaded,
+    settings: WebSettings,
+    (place, right): (&Place, &Instance),
+    serving: impl FnOnce(&Links) -> io::Result<()>,
+) -> Result<(), Failure> {
+    kernel::keep_memory_together();
+    // A long-lived process profits from a cache of the files it has read.
+    loaded.host = Arc::new(Host { file_cache: Some(Arc::default()), ..Host::clone(&loaded.host) });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(MAX_CONCURRENT)
+        .build()?;
+    let served = runtime.block_on(serve(loaded, settings, (place, right), serving));
+    // Do not wait for a thread that hangs in a system call.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(
+    loaded: Loaded,
+    settings: WebSettings,
+    (place, right): (&Place, &Instance),
+    serving: impl FnOnce(&Links) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let (listener, names, url) = open(&settings).await?;
+    let private = place.listen(right)?;
+    private.set_nonblocking(true)?;
+    let private = UnixListener::from_std(private)?;
+    let keys = Keys::open(&loaded.host)
+        .map_err(|why| Failure::new(Kind::Failed, format!("there is no key for tokens: {why}")))?;
+    let (fleet, keys, budget) = (loaded.fleet(), Arc::new(keys), Arc::default());
+    let feeder = Arc::new(Feeder::new(fleet.clone(), loaded.source_faults()));
+    let gate = Gate {
+        fleet: fleet.clone(),
+        control: settings.control,
+        proxy_users: settings.proxy_users.clone(),
+    };
+    let web = Arc::new(Web {
+        fleet,
+        loaded,
+        settings,
+        keys: Arc::clone(&keys),
+        codes: Codes::default(),
+        budget: Arc::clone(&budget),
+        feeder,
+        history: documents::History::default(),
+        url,
+    });
+    let server = Arc::new(Server {
+        names,
+        tokens: Box::new(keys),
+        budget,
+        peers: Peers::Checked(Arc::new(gate)),
+        routes: web.routes(),
+        policy: POLICY,
+        refusals: reply::refused,
+    });
+    let limits = Limits { connections: max_connections(), body_bytes: MAX_BODY_BYTES };
+    tokio::spawn(Arc::clone(&server).serve(listener, (Door::Open, limits)));
+    tokio::spawn(server.serve(Listener::Unix(private), (Door::Private, limits)));
+    serving(&pair::links(&web)?)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    Ok(())
+}
+
+/// Returns the maximum number of connections: at most half of the limit of open files, because answering
+/// questions opens files too.
+fn max_connections() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
+    MAX_CONNECTIONS.min(files / 2).max(1)
+}
+
+/// Listens on the configured address.
+async fn open(settings: &WebSettings) -> Result<(Listener, OwnNames, Option<String>), Failure> {
+    let failed = |error: io::Error| {
+        Failure::new(Kind::Failed, format!("{}: {error}", settings.listen))
+            .hint("--listen ADDRESS chooses another address; port 0 is any free port")
+    };
+    match &settings.listen {
+        WebAddress::Tcp(address) => {
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            // With port 0 the kernel chooses the port.
+            let address = listener.local_addr().unwrap_or(*address);
+            let names = OwnNames::new(address, &[]).with_https(&settings.hosts);
+            let url = link::url_of(address);
+            Ok((Listener::Tcp(listener), names, Some(url)))
+        }
+        WebAddress::Unix(path) => {
+            let listener = unix_listener(path, !settings.proxy_users.is_empty()).map_err(failed)?;
+            Ok((Listener::Unix(listener), OwnNames::of_proxies(&settings.hosts), None))
+        }
+    }
+}
+
+/// Listens on a Unix socket. Other users can open it only if one of them is admitted; their number is checked.
+fn unix_listener(path: &Path, others_too: bool) -> io::Result<UnixListener> {
+    use std::os::unix::fs::FileTypeExt;
+    // Only a socket that nothing listens on is replaced.
+    if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+        && std::os::unix::net::UnixStream::connect(path).is_err()
+    {
+        std::fs::remove_file(path)?;
+    }
+    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    let mode = if others_too { 0o666 } else { 0o600 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}

@@ -1,0 +1,227 @@
+//! The newest look, for all pages at once. Each page remembers the number of the look that it has seen, and gets what
+//! changed since then: a slow page costs no memory and delays no other.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use agentctl_core::events::Seen;
+use agentctl_core::fleet::Query;
+use agentctl_core::model::{Ask, Fault, Listing, Session, Time};
+use axum::body::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+
+use super::stream::event;
+use crate::text::json_line;
+
+/// Sessions that are gone and remembered. A page that missed more gets everything again.
+const MAX_GONE: usize = 1024;
+
+/// The newest look.
+pub(super) struct Board {
+    state: Mutex<State>,
+    /// Counts the looks.
+    looks: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether a look has been taken since the watch began.
+    is_current: bool,
+    /// Counts the looks that differ from the one before.
+    version: u64,
+    rows: HashMap<String, Row>,
+    /// The keys of the sessions in the order of `list`.
+    order: Shown,
+    asks: Shown,
+    faults: Shown,
+    /// The keys of sessions that are gone, with the version that lacks them first.
+    gone: VecDeque<(u64, String)>,
+    /// Pages that have seen no later version than this one get everything.
+    forgotten: u64,
+    /// The events of this version, by the version that a page has seen.
+    made: HashMap<Option<u64>, Bytes>,
+}
+
+struct Row {
+    key: String,
+    version: u64,
+    hash: u64,
+    json: Box<RawValue>,
+}
+
+/// A part of the look that is sent as a whole.
+#[derive(Default)]
+struct Shown {
+    version: u64,
+    hash: u64,
+    json: Option<Box<RawValue>>,
+}
+
+/// The data of the event `look`.
+#[derive(Serialize)]
+struct LookData<'a> {
+    full: bool,
+    rows: Vec<&'a RawValue>,
+    gone: Vec<&'a str>,
+    /// The order of all sessions; absent if it has not changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<&'a RawValue>,
+    asks: Option<&'a RawValue>,
+    faults: Option<&'a RawValue>,
+}
+
+impl Board {
+    pub(super) fn new() -> Self {
+        Self { state: Mutex::default(), looks: watch::Sender::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a receiver that is told of every look.
+    pub(super) fn looks(&self) -> watch::Receiver<u64> {
+        self.looks.subscribe()
+    }
+
+    /// Takes note that nothing is watched any more: the next page waits for a fresh look.
+    pub(super) fn set_stale(&self) {
+        self.lock().is_current = false;
+    }
+
+    /// Takes a look.
+    pub(super) fn take(&self, seen: Seen, more_faults: &[Fault]) {
+        let Seen { listing, asks, mut faults, .. } = seen;
+        faults.extend_from_slice(more_faults);
+        let rows = Query::default().select(Listing { faults: Vec::new(), ..listing });
+        self.lock().take(rows.iter(), asks, &faults);
+        self.looks.send_modify(|count| *count += 1);
+    }
+
+    /// Returns the event for a page that has seen this version, and the version it has seen then; `None` if there is
+    /// nothing new.
+    pub(super) fn since(&self, version: Option<u64>) -> Option<(u64, Bytes)> {
+        let mut state = self.lock();
+        if !state.is_current || version == Some(state.version) {
+            return None;
+        }
+        let from = version.filter(|version| *version >= state.forgotten);
+        let now = state.version;
+        if let Some(made) = state.made.get(&from) {
+            return Some((now, made.clone()));
+        }
+        let made = state.event(from);
+        state.made.insert(from, made.clone());
+        Some((now, made))
+    }
+}
+
+impl State {
+    fn take(&mut self, sessions: impl Iterator<Item = Session>, asks: Vec<Ask>, faults: &[Fault]) {
+        let version = self.version + 1;
+        let mut has_changed = !self.is_current;
+        let mut now: HashMap<String, Row> = HashMap::new();
+        let mut order = Vec::new();
+        for session in sessions {
+            let key = key(&session);
+            order.push(key.clone());
+            // Two homes may hold sessions of the same id.
+            let whole = format!("{key}\n{}", session.root);
+            let hash = hash_of(&timeless(session.clone()));
+            match self.rows.remove(&whole) {
+                Some(row) if row.hash == hash => drop(now.insert(whole, row)),
+                _ => {
+                    has_changed = true;
+                    let Some(json) = raw(&session) else { continue };
+                    now.insert(whole, Row { key, version, hash, json });
+                }
+            }
+        }
+        let shown: HashSet<&str> = now.values().map(|row| row.key.as_str()).collect();
+        let left = self.rows.drain().map(|(_, row)| row.key);
+        let gone: Vec<String> = left.filter(|key| !shown.contains(key.as_str())).collect();
+        has_changed |= !gone.is_empty();
+        self.gone.extend(gone.into_iter().map(|key| (version, key)));
+        while self.gone.len() > MAX_GONE {
+            let first = self.gone.pop_front();
+            self.forgotten = first.map_or(self.forgotten, |(version, _)| version);
+        }
+        self.rows = now;
+        has_changed |= self.order.set(version, &order, &order);
+        let timeless_asks: Vec<Ask> = asks.iter().cloned().map(timeless_ask).collect();
+        has_changed |= self.asks.set(version, &asks, &timeless_asks);
+        has_changed |= self.faults.set(version, &faults, &faults);
+        self.is_current = true;
+        if has_changed {
+            self.version = version;
+            self.made.clear();
+        }
+    }
+
+    fn event(&self, from: Option<u64>) -> Bytes {
+        let is_new = |version: u64| from.is_none_or(|from| version > from);
+        let rows = self.rows.values().filter(|row| is_new(row.version));
+        let gone = self.gone.iter().filter(|(version, _)| from.is_some_and(|from| *version > from));
+        // A session that came back is not gone.
+        let here: HashSet<&str> = self.rows.values().map(|row| row.key.as_str()).collect();
+        let gone = gone.map(|(_, key)| key.as_str()).filter(|key| !here.contains(key)).collect();
+        let data = LookData {
+            full: from.is_none(),
+            rows: rows.map(|row| row.json.as_ref()).collect(),
+            gone,
+            order: self.order.json.as_deref().filter(|_| is_new(self.order.version)),
+            asks: self.asks.json.as_deref(),
+            faults: self.faults.json.as_deref(),
+        };
+        event("look", &data)
+    }
+}
+
+impl Shown {
+    /// Replaces the value if it differs, apart from what is left out of `compared`; says whether it did.
+    fn set(&mut self, version: u64, value: &impl Serialize, compared: &impl Serialize) -> bool {
+        let hash = hash_of(compared);
+        if self.json.is_some() && self.hash == hash {
+            return false;
+        }
+        *self = Self { version, hash, json: raw(value) };
+        true
+    }
+}
+
+/// Returns the key of a row on the page: `adapter:id`, or `adapter:pid:N` for a process without a session.
+fn key(session: &Session) -> String {
+    match (&session.id, session.pid) {
+        (Some(id), _) => format!("{}:{id}", session.adapter),
+        (None, Some(pid)) => format!("{}:pid:{pid}", session.adapter),
+        (None, None) => format!("{}:", session.adapter),
+    }
+}
+
+/// Leaves out the times of evidence: most are the moment of the look.
+fn timeless(mut session: Session) -> Session {
+    for evidence in &mut session.evidence {
+        evidence.at = Time(jiff::Timestamp::UNIX_EPOCH);
+    }
+    session
+}
+
+fn timeless_ask(mut ask: Ask) -> Ask {
+    for evidence in &mut ask.evidence {
+        evidence.at = Time(jiff::Timestamp::UNIX_EPOCH);
+    }
+    ask
+}
+
+fn hash_of(value: &impl Serialize) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    json_line(value).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
+}
+
+fn raw(value: &impl Serialize) -> Option<Box<RawValue>> {
+    RawValue::from_string(json_line(value).ok()?).ok()
+}

@@ -1,0 +1,184 @@
+// One card for each ask: the whole request, and the decisions that the agent offers as buttons.
+
+import { ageOf, fill, folder, h, patchLines, setText } from "./dom.js";
+import { keyOf, routeOf, shortId, titleOf } from "./list.js";
+import { post, wordsOf } from "./net.js";
+
+// Buttons work when their card has stood still for this long: no tap hits a card that slid under the finger.
+const STILL_MS = 600;
+const SCOPES = { session: "for the rest of this session", project: "for this project", user: "for everything of this user" };
+const DONE = { allow: "Allowed", always: "Allowed, rule stored", deny: "Denied", fields: "Answered", stop: "Turn ended" };
+
+let numbers = 0;
+
+export class Card {
+	constructor(board, ask) {
+		Object.assign(this, { board, ask, state: "open", endSeen: false, answers: [], id: `ask-${(numbers += 1)}` });
+		this.end = h("div.end");
+		// A question is not shown twice.
+		const asked = (text) => ask.fields.some((field) => field.text === text);
+		this.outcome = h("p.outcome", { role: "status" });
+		this.element = h("article.card", { "data-ask": ask.id, "aria-labelledby": this.id, tabindex: -1, onclick: (event) => this.tapped(event) },
+			this.heading(), ask.parts.filter(({ text }) => !asked(text)).map(partOf), this.body(), this.outcome, this.end);
+		this.observer = new IntersectionObserver((entries) => {
+			if (!entries.some((entry) => entry.isIntersecting)) return;
+			this.endSeen = true;
+			this.arm();
+		});
+		this.observer.observe(this.end);
+	}
+
+	heading() {
+		const { ask } = this;
+		const row = this.board.session(keyOf(ask));
+		return h("header",
+			h("p.meta", h("span.kind", ask.kind), ask.since && ageOf(ask.since, " ago")),
+			h("h2", { id: this.id, dir: "auto" }, ask.title),
+			h("p.meta", h("a", { href: routeOf(keyOf(ask)) }, row ? titleOf(row) : "open the session"), h("span", ask.adapter), h("code", shortId(ask)), folder(ask.cwd)),
+			ask.until && h("p.note", `Open until ${new Date(ask.until).toLocaleString()}${ask.then ? `, then ${ask.then}` : ""}.`));
+	}
+
+	body() {
+		const { ask } = this;
+		if (!ask.via) return [h("p.note.where", ask.why_not ?? "This cannot be answered from here."), this.offered()];
+		if (this.board.control()) return [this.questions(true), this.buttons()];
+		const command = `agentctl answer ${ask.id.slice(0, 8)}${ask.fields.length ? "" : " --allow"}`;
+		return [this.questions(false), this.offered(), h("p.note.where", "Answer in a terminal: ", h("code", command))];
+	}
+
+	// The decisions as text, where they are not buttons.
+	offered() {
+		const choices = this.ask.choices.map(({ label, rule, scope }) => h("li", label, rule && [": ", h("code", rule)], SCOPES[scope] && ` ${SCOPES[scope]}`));
+		return choices.length > 0 && h("ul.offered", choices);
+	}
+
+	questions(control) {
+		return this.ask.fields.map((field) => {
+			const options = field.options.map(({ label, about }) => control
+				? h("label.option", h("input", { type: field.many ? "checkbox" : "radio", name: `${this.id}-${field.id}`, value: label, "data-field": field.id }), h("span", { dir: "auto" }, label, about && h("small", about)))
+				: h("p.offered", label, about && h("small", ` ${about}`)));
+			const free = control && field.free_text && h("input", {
+				type: field.secret ? "password" : "text", "data-free": field.id, autocomplete: "off", "aria-label": `Your own answer: ${field.text}`, placeholder: field.options.length ? "Or in your own words" : "Your answer",
+				onkeydown: (event) => event.key === "Enter" && this.element.querySelector(".answer").click(),
+			});
+			return h("fieldset", h(field.text === this.ask.title ? "legend.unseen" : "legend", { dir: "auto" }, field.header && h("small", field.header, " "), field.text), options, free);
+		});
+	}
+
+	buttons() {
+		const { choices, fields, title } = this.ask;
+		const has = (key) => choices.some((choice) => choice.key === key);
+		const button = (css, needsEnd, reply, label, ...shown) => {
+			const element = h(`button.${css}`, { "aria-label": label, "aria-disabled": true, onclick: () => this.press(element, reply) }, ...shown);
+			this.answers.push([element, needsEnd]);
+			return element;
+		};
+		const message = h("textarea", { rows: 2, "aria-label": "Message that is sent with Deny" });
+		const rules = choices.filter(({ key }) => key.startsWith("always")).map(({ key, label, rule, scope }) => {
+			const words = /^allow/i.test(label) ? `A${label.slice(1)}` : `Allow ${label}`;
+			return button("rule", true, () => ({ always: key }), null, words, " ", rule && h("code", rule), " ", h("small", SCOPES[scope]));
+		});
+		return [
+			h("div.buttons",
+				has("deny") && button("deny", false, () => ({ deny: { message: message.value.trim() || null } }), `Deny: ${title}`, "Deny"),
+				has("allow") && button("allow", true, () => "allow", `Allow: ${title}`, "Allow"),
+				fields.length > 0 && button("allow.answer", true, () => this.given(), `Answer: ${title}`, "Answer")),
+			...rules,
+			h("div.further", has("deny") && h("details", h("summary", "Tell the agent why not"), message), has("stop") && button("quiet", false, () => "stop", `End the turn: ${title}`, "End the turn")),
+		];
+	}
+
+	// The answers to the questions; null if one is missing.
+	given() {
+		const inputs = [...this.element.querySelectorAll("input")];
+		const fields = this.ask.fields.map(({ id, many }) => {
+			const chosen = inputs.filter((input) => input.dataset.field === id && input.checked).map((input) => input.value);
+			const free = inputs.find((input) => input.dataset.free === id)?.value;
+			return { field: id, values: !free?.trim() ? chosen : many ? [...chosen, free] : [free] };
+		});
+		return fields.every(({ values }) => values.length) ? { fields } : null;
+	}
+
+	// Takes note that the card may have moved.
+	moved() {
+		if (this.state !== "open") return;
+		const { top, left, height } = this.element.getBoundingClientRect();
+		const place = `${Math.round(top)} ${Math.round(left)} ${Math.round(height)}`;
+		if (place === this.place) return;
+		this.place = place;
+		this.stillAt = performance.now() + STILL_MS;
+		this.arm();
+	}
+
+	arm() {
+		clearTimeout(this.timer);
+		const wait = this.stillAt - performance.now();
+		const works = this.state === "open" && wait <= 0 && this.board.connected();
+		for (const [element, needsEnd] of this.answers) element.setAttribute("aria-disabled", !(works && (this.endSeen || !needsEnd)));
+		if (this.state !== "open" || !(wait > 0)) return;
+		this.timer = setTimeout(() => {
+			this.moved();
+			this.arm();
+		}, wait + 5);
+	}
+
+	async press(button, reply) {
+		this.moved();
+		if (this.state !== "open") return;
+		if (button.getAttribute("aria-disabled") === "true") {
+			return setText(this.outcome, !this.board.connected() ? "Not connected." : this.endSeen ? "The card has just moved. Press again." : "Read to the end of the card first.");
+		}
+		const given = reply();
+		if (!given) return setText(this.outcome, "Choose an answer first.");
+		this.state = "busy";
+		this.arm();
+		setText(this.outcome, "Sending…");
+		try {
+			const answer = await post("/api/answer", { ask: this.ask.id, reply: given });
+			const moved = answer.moved?.says ?? "delivered, the agent was not seen to move yet";
+			const lost = answer.words_lost ? " The message was not delivered: this agent has no field for it." : "";
+			this.settle(`${DONE[given] ?? DONE[Object.keys(given)[0]]} here: ${moved}.${lost}`);
+		} catch (refusal) {
+			const words = `Not taken: ${wordsOf(refusal)}`;
+			if (this.gone || refusal.status === 404) return this.settle(words);
+			this.state = "open";
+			setText(this.outcome, words);
+			this.arm();
+		}
+	}
+
+	vanish() {
+		this.gone = true;
+		if (this.state !== "open") return;
+		const row = this.board.session(keyOf(this.ask));
+		this.settle(`No longer open: answered elsewhere, or the agent went on.${row ? ` The session is ${row.status}.` : ""}`);
+	}
+
+	// The card turns grey, says what became of the ask and stays until it is tapped.
+	settle(text) {
+		this.state = "settled";
+		this.observer.disconnect();
+		clearTimeout(this.timer);
+		const hadFocus = this.element.contains(document.activeElement);
+		this.element.classList.add("settled");
+		for (const part of this.element.querySelectorAll(".buttons, .rule, .further, .where")) part.remove();
+		for (const input of this.element.querySelectorAll("input")) input.disabled = true;
+		setText(this.outcome, text);
+		const dismiss = h("button.quiet.dismiss", { "aria-label": `Dismiss: ${this.ask.title}` }, "Dismiss");
+		this.outcome.after(dismiss);
+		if (hadFocus) dismiss.focus();
+		this.board.counted();
+	}
+
+	tapped(event) {
+		// A link or selected text in the card is not a tap on the card.
+		if (this.state === "settled" && !event.target.closest("a") && !String(getSelection())) this.board.dismiss(this);
+	}
+}
+
+function partOf(part) {
+	const cut = part.cut && h("p.note", "The text goes on; only its beginning is shown.");
+	if (part.kind === "diff") return [h("p.path", h("bdi", part.path)), patchLines(part.unified), cut];
+	const text = part.text ?? part.markdown ?? (typeof part.value === "string" ? part.value : JSON.stringify(part.value, null, 2));
+	return [h(`pre.${part.kind}`, { dir: "auto" }, text), cut];
+}

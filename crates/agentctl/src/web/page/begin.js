@@ -1,0 +1,52 @@
+// The form that starts a session.
+
+import { byId, fill, h, setText, shortPath } from "./dom.js";
+import { routeOf } from "./list.js";
+import { get, post, wordsOf } from "./net.js";
+
+const field = (label, input) => h("label.field", h("span", label), input);
+const check = (name, label, checked) => h("label.check", h("input", { type: "checkbox", name, checked }), label);
+const text = (name, more) => h("input", { name, autocomplete: "off", spellcheck: "false", ...more });
+
+export async function showBegin() {
+	const title = h("h1", { id: "begin-title", tabindex: -1 }, "New session");
+	const body = h("div", h("p.empty", "Reading…"));
+	fill(byId("begin"), h("a.back", { href: "#/" }, "‹ All"), title, body);
+	title.focus();
+	const known = await get("/api/begin").catch((refusal) => fill(body, h("p.note", wordsOf(refusal))));
+	if (known) fill(body, form(known));
+}
+
+function form({ adapters, directories }) {
+	const agents = adapters.filter((one) => one.installed && one.can_launch);
+	if (!agents.length) return h("p.note", "No agent that can be started was found in the environment of this server.");
+	const notice = h("p.notice.bad", { role: "status", hidden: true });
+	const button = h("button.primary", "Launch");
+	const options = (names, none) => names.map((name) => h("option", { value: name }, name || none));
+	const launch = async (event) => {
+		event.preventDefault();
+		button.disabled = true;
+		const given = Object.fromEntries([...new FormData(event.target)].filter(([, value]) => value));
+		for (const name of ["worktree", "ask", "keep"]) if (given[name]) given[name] = true;
+		if (!agents.find((one) => one.name === given.adapter).can_ask) delete given.ask;
+		try {
+			const begun = await post("/api/launch", given);
+			location.hash = routeOf(`${begun.adapter}:${begun.id}`);
+		} catch (refusal) {
+			notice.hidden = false;
+			setText(notice, `Not launched: ${wordsOf(refusal)}`);
+		}
+		button.disabled = false;
+	};
+	return h("form.begin", { onsubmit: launch },
+		field("Agent", h("select", { name: "adapter" }, options(agents.map((one) => one.name)))),
+		field("Prompt", h("textarea", { name: "prompt", rows: 6, required: true })),
+		field("Directory", text("cwd", { required: true, list: "directories", value: directories[0] ?? "" })),
+		h("datalist", { id: "directories" }, directories.map((one) => h("option", { value: one }, shortPath(one)))),
+		h("details", h("summary", "Further options"),
+			field("Permissions", h("select", { name: "permissions" }, options(["", "edits"], "the agent’s own setting"))),
+			field("Model", text("model")), field("Name", text("name")),
+			check("worktree", "In a git worktree of its own")),
+		check("ask", "Ask here for permissions", true), check("keep", "Stay for further messages"),
+		notice, button);
+}

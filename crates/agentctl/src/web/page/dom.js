@@ -1,0 +1,104 @@
+// Elements and short texts. Every text becomes a text node: no string is ever parsed as HTML.
+
+// Makes an element: h("a.class", { href, onclick }, child, "text", …). The attributes may be left out.
+export function h(selector, attributes, ...children) {
+	const [name, ...classes] = selector.split(".");
+	const element = document.createElement(name);
+	if (classes.length) element.className = classes.join(" ");
+	if (attributes?.constructor !== Object) children.unshift(attributes);
+	else for (const [key, value] of Object.entries(attributes)) {
+		if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+		else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true && !key.startsWith("aria") ? "" : value);
+	}
+	add(element, children);
+	return element;
+}
+
+function add(element, children) {
+	element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+export function fill(element, ...children) {
+	element.replaceChildren();
+	add(element, children);
+}
+
+// Sets a text only where it differs, so that nothing is laid out or read aloud again without a change.
+export function setText(element, text) {
+	if (element.textContent !== text) element.textContent = text;
+}
+
+export function mark(link, isCurrent) {
+	if (isCurrent) link.setAttribute("aria-current", "page");
+	else link.removeAttribute("aria-current");
+}
+
+export const byId = (id) => document.getElementById(id);
+
+const LINK = /https?:\/\/[^\s<>"'`\u200b-\u200f\u2028-\u202f\u2060-\u206f]+/gi;
+
+// Returns a text with its http and https addresses as links. A link shows the whole address that it opens.
+export function linked(text) {
+	const nodes = [];
+	let end = 0;
+	for (const { 0: found, index } of text.matchAll(LINK)) {
+		const address = found.replace(/[.,;:!?*_~\]]+$/, "").replace(/^([^(]*)\)+[^)]*$/, "$1");
+		if (!URL.canParse(address)) continue;
+		const { href } = new URL(address);
+		nodes.push(text.slice(end, index), h("a", { href, rel: "noreferrer noopener", target: "_blank" }, href === `${address}/` ? address : href));
+		end = index + address.length;
+	}
+	return [...nodes, text.slice(end)];
+}
+
+const KINDS = [[/^(diff |index |--- |\+\+\+ |new |deleted |old |similarity |rename |Binary )/, "head"], [/^@@/, "head"], [/^\+/, "added"], [/^-/, "removed"]];
+
+export function patchLines(text) {
+	return h("div.patch", { tabindex: 0, role: "group", "aria-label": "Changed lines" }, text.replace(/\n$/, "").split("\n").map((line) => {
+		const kind = KINDS.find(([start]) => start.test(line))?.[1] ?? "same";
+		return h(`div.line.${kind}`, kind === "removed" ? `−${line.slice(1)}` : line || " ");
+	}));
+}
+
+let home;
+export const setHome = (directory) => (home = directory);
+
+export const shortPath = (path) => (home && `${path}/`.startsWith(`${home}/`) ? `~${path.slice(home.length)}` : path ?? "");
+
+export const folder = (path) => path && h("span.directory", { title: path }, h("bdi", shortPath(path)));
+
+export function span(seconds) {
+	const [size, unit] = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]].find(([least]) => seconds >= least) ?? [1, "s"];
+	return `${Math.floor(seconds / size)}${unit}`;
+}
+
+export function ageOf(moment, after = "") {
+	if (!moment) return null;
+	const element = h("time", { datetime: moment, title: new Date(moment).toLocaleString() });
+	element.refresh = () => setText(element, span(Math.max(0, (Date.now() - Date.parse(moment)) / 1000)) + after);
+	element.refresh();
+	return element;
+}
+
+export function refreshAges() {
+	for (const element of document.querySelectorAll("time")) element.refresh();
+}
+
+export function say(text, urgent) {
+	setText(byId(urgent ? "say-assertive" : "say-polite"), text);
+}
+
+// Shows a dialog, which gives the focus back when it closes. Resolves to the value of the pressed button.
+export function openDialog(title, children, buttons) {
+	const dialog = byId("dialog");
+	const opener = document.activeElement;
+	return new Promise((resolve) => {
+		dialog.returnValue = "";
+		fill(dialog, h("h2", { id: "dialog-title" }, title), children, h("div.buttons", buttons.map((name, index) => h(index ? "button.danger" : "button", { onclick: () => dialog.close(name) }, name))));
+		dialog.onclose = () => {
+			opener?.focus();
+			resolve(dialog.returnValue);
+		};
+		dialog.showModal();
+	});
+}

@@ -1,0 +1,84 @@
+//! The part of an address after the question mark.
+
+use crate::failure::{Failure, Kind};
+
+/// The names and values of a query.
+#[derive(Clone, Debug, Default)]
+pub(super) struct QueryText(Vec<(String, String)>);
+
+impl QueryText {
+    /// Reads a query. A part without a value has an empty one.
+    pub(super) fn parse(text: &str) -> Self {
+        let parts = text.split('&').filter(|part| !part.is_empty());
+        let pair = |part: &str| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            (decoded(name), decoded(value))
+        };
+        Self(parts.map(pair).collect())
+    }
+
+    /// Returns the first value of a name.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns a value that must be there.
+    pub(super) fn needed(&self, name: &str) -> Result<&str, Failure> {
+        let given = self.get(name).filter(|value| !value.trim().is_empty());
+        given.ok_or_else(|| Failure::new(Kind::Usage, format!("the query lacks `{name}`")))
+    }
+
+    /// Says whether a name has the value `true`.
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value == "true")
+    }
+
+    /// Returns a number.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+        let parse = |value: &str| {
+            let wrong = |_| Failure::new(Kind::Usage, format!("`{name}` is not a number"));
+            value.parse().map_err(wrong)
+        };
+        self.get(name).map(parse).transpose()
+    }
+}
+
+/// Decodes `%41` and `+`. Bytes that are not UTF-8 are replaced.
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let escaped = (*byte == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
+        let escaped = escaped.and_then(|pair| std::str::from_utf8(pair).ok());
+        match escaped.and_then(crate::text::unhex) {
+            Some(decoded) => {
+                out.extend(decoded);
+                at += 3;
+            }
+            None => {
+                out.push(if *byte == b'+' { b' ' } else { *byte });
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_decoded_once() {
+        let query = QueryText::parse("id=demo%3Aa%2520b&n=40&all=true&x&y=%4&z=a+b%");
+        assert_eq!(query.get("id"), Some("demo:a%20b"));
+        assert_eq!(query.number("n").expect("a number"), Some(40));
+        assert!(query.flag("all") && !query.flag("n"));
+        assert_eq!(
+            (query.get("x"), query.get("y"), query.get("z")),
+            (Some(""), Some("%4"), Some("a b%"))
+        );
+        assert!(query.needed("x").is_err() && query.number("id").is_err());
+    }
+}

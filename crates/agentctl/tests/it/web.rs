@@ -1,0 +1,547 @@
+//! `agentctl web`: every route refuses what it must, pairing, and documents that equal those of the command line. Real
+//! server, raw HTTP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use agentctl::web::{Access, Endpoint, MAX_BODY_BYTES, POLICY, RouteRow, routes};
+use serde_json::{Value, json};
+use testkit::{TestHome, eventually, sandboxed};
+
+use crate::inbox::ask_of;
+use crate::launched::launch;
+use crate::{comparable, configure, home};
+
+/// Timeout of a request, far longer than any request takes.
+const PATIENCE: Duration = Duration::from_mins(1);
+const KEY: &str = ".local/state/agentctl/web.key";
+const SOCKET: &str = ".local/state/agentctl/run/web.sock";
+
+/// A running server.
+pub(crate) struct Web {
+    child: Child,
+    pub(crate) port: u16,
+    /// The code of the link that it printed.
+    pub(crate) code: String,
+}
+
+impl Web {
+    /// Starts a server on a port that the kernel chooses.
+    pub(crate) fn start(home: &TestHome, flags: &[&str]) -> Self {
+        Self::start_at(home, "127.0.0.1:0", flags)
+    }
+
+    pub(crate) fn start_at(home: &TestHome, listen: &str, flags: &[&str]) -> Self {
+        let mut args = vec!["web", "--listen", listen];
+        args.extend(flags);
+        let mut command = home.command(&args);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
+        let mut link = String::new();
+        let out = child.stdout.take().expect("a pipe");
+        BufReader::new(out).read_line(&mut link).expect("a line");
+        let (url, code) = link.trim().split_once("/#k=").expect("a link");
+        let port = url.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        Self { child, port, code: code.to_owned() }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+
+    /// Sends a request with the usual `Host`, these headers and this body.
+    pub(crate) fn ask(&self, line: &str, headers: &str, body: &str) -> Answer {
+        let (port, length) = (self.port, body.len());
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        );
+        self.exchange(&request)
+    }
+
+    fn exchange(&self, request: &str) -> Answer {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a listener");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        exchange(stream, request)
+    }
+
+    /// Exchanges a code for a token.
+    pub(crate) fn pair(&self, code: &str) -> Answer {
+        let body = json!({"code": code}).to_string();
+        self.ask("POST /api/pair", "Content-Type: application/json\r\n", &body)
+    }
+
+    /// Returns the token of a new device.
+    pub(crate) fn token(&self) -> String {
+        let paired = self.pair(&self.code);
+        assert_eq!(paired.code, 200, "{}", paired.body);
+        paired.json()["token"].as_str().expect("a token").to_owned()
+    }
+
+    pub(crate) fn get(&self, token: &str, path: &str) -> Answer {
+        self.ask(&format!("GET {path}"), &format!("Authorization: Bearer {token}\r\n"), "")
+    }
+
+    pub(crate) fn post(&self, token: &str, path: &str, body: &Value) -> Answer {
+        let headers =
+            format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
+        self.ask(&format!("POST {path}"), &headers, &body.to_string())
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    fn error(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+fn exchange(mut stream: impl Read + Write, request: &str) -> Answer {
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut bytes = Vec::new();
+    // A refused request may be reset after its answer, because the rest of its body is not read.
+    let _reset = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let code = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a code");
+    Answer { code, head: head.to_lowercase(), body: body.to_owned() }
+}
+
+/// Returns the headers of a request that a route accepts, as names and values.
+fn accepted(port: u16, token: &str, route: RouteRow) -> Vec<(&'static str, String)> {
+    let mut headers = vec![
+        ("Host", format!("127.0.0.1:{port}")),
+        ("Origin", format!("http://127.0.0.1:{port}")),
+        ("Sec-Fetch-Site", "same-origin".to_owned()),
+        ("Authorization", format!("Bearer {token}")),
+    ];
+    if route.method == "POST" {
+        headers.push(("Content-Type", "application/json".to_owned()));
+    }
+    headers
+}
+
+fn request(method: &str, path: &str, headers: &[(&'static str, String)]) -> String {
+    let lines: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    // A body that no order accepts: nothing may happen.
+    format!("{method} {path} HTTP/1.1\r\nContent-Length: 2\r\n{lines}\r\n{{}}")
+}
+
+/// Returns the headers with one of them replaced, or left out.
+fn with(
+    headers: &[(&'static str, String)],
+    name: &str,
+    value: Option<&str>,
+) -> Vec<(&'static str, String)> {
+    let mut all = headers.to_vec();
+    match value {
+        Some(value) => {
+            all.iter_mut().filter(|(n, _)| *n == name).for_each(|(_, v)| value.clone_into(v));
+        }
+        None => all.retain(|(n, _)| *n != name),
+    }
+    all
+}
+
+/// Every route with every wrong `Host`, `Origin`, `Sec-Fetch-Site`, token, method and type, generated from the table.
+#[test]
+fn every_route_refuses_every_wrong_request() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &["--allow-control"]);
+        let (port, token) = (web.port, web.token());
+        let table = routes();
+        assert!(table.len() > 14, "the table is the server's own");
+        for route in table.iter().copied().filter(|route| route.endpoint != Endpoint::Stream) {
+            let (method, path) = (route.method, route.path);
+            let good = accepted(port, &token, route);
+            let code = |method: &str, headers: &[(&'static str, String)]| {
+                let answer = web.exchange(&request(method, path, headers));
+                for never in ["set-cookie", "access-control", "location:"] {
+                    assert!(!answer.head.contains(never), "{method} {path}: {}", answer.head);
+                }
+                assert!(answer.head.contains(&POLICY.to_lowercase()), "{}", answer.head);
+                for always in [
+                    "x-content-type-options: nosniff",
+                    "referrer-policy: no-referrer",
+                    "cross-origin-opener-policy: same-origin",
+                    "cross-origin-resource-policy: same-origin",
+                ] {
+                    assert!(answer.head.contains(always), "{method} {path}: {}", answer.head);
+                }
+                assert!(!answer.body.contains(&token), "{method} {path}");
+                answer.code
+            };
+            let is_private = route.access == Access::Private;
+            let usual = code(method, &good);
+            let may_be = match route.access {
+                Access::Private => usual == 404,
+                Access::Public => usual == 200,
+                // The query or the body is incomplete.
+                _ => matches!(usual, 200 | 400),
+            };
+            assert!(may_be, "{method} {path}: {usual}");
+            for host in [
+                None,
+                Some("evil.example"),
+                Some("127.0.0.1"),
+                Some("127.0.0.1:1"),
+                Some("127.0.0.1.evil.example"),
+                Some(""),
+            ] {
+                let host = code(method, &with(&good, "Host", host));
+                assert!(matches!(host, 400 | 403), "{method} {path}: {host}");
+            }
+            let mut twice = good.clone();
+            twice.push(("Host", format!("127.0.0.1:{port}")));
+            assert!(matches!(code(method, &twice), 400 | 403), "{method} {path}: two hosts");
+            for origin in [
+                "null",
+                "http://evil.example",
+                "http://127.0.0.1:1",
+                &format!("https://127.0.0.1:{port}"),
+                &format!("http://127.0.0.1:{port}.evil.example"),
+            ] {
+                let refused = code(method, &with(&good, "Origin", Some(origin)));
+                assert_eq!(refused, 403, "{method} {path}: {origin}");
+            }
+            assert_eq!(code(method, &with(&good, "Origin", None)), usual, "{path}: no origin");
+            for site in ["cross-site", "same-site", "other"] {
+                let refused = code(method, &with(&good, "Sec-Fetch-Site", Some(site)));
+                assert_eq!(refused, 403, "{method} {path}: {site}");
+            }
+            assert_eq!(code(method, &with(&good, "Sec-Fetch-Site", Some("none"))), usual);
+            let needs_token = matches!(route.access, Access::Data | Access::Control);
+            let unknown = if needs_token { 401 } else { usual };
+            assert_eq!(code(method, &with(&good, "Authorization", None)), unknown, "{path}");
+            let basic = with(&good, "Authorization", Some("Basic eDp5"));
+            assert_eq!(code(method, &basic), unknown, "{path}");
+            for other in ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "PATCH"] {
+                if other != method {
+                    let expected = if is_private { 404 } else { 405 };
+                    assert_eq!(code(other, &good), expected, "{other} {path}");
+                }
+            }
+            if method == "POST" && !is_private {
+                for kind in ["text/plain", "application/x-www-form-urlencoded", "", "json"] {
+                    let refused = code(method, &with(&good, "Content-Type", Some(kind)));
+                    assert_eq!(refused, 415, "{path}: {kind}");
+                }
+                assert_eq!(code(method, &with(&good, "Content-Type", None)), 415, "{path}");
+                let charset = with(&good, "Content-Type", Some("application/json; charset=utf-8"));
+                assert_eq!(code(method, &charset), usual, "{path}");
+            }
+        }
+    });
+}
+
+#[test]
+fn wrong_tokens_are_refused_and_rate_limited() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &[]);
+        let token = web.token();
+        let (claim, tag) = token.rsplit_once('.').expect("a tag");
+        let parts: Vec<&str> = claim.split('.').collect();
+        assert_eq!((parts[0], parts.len(), tag.len()), ("v1", 3, 64), "the form of a token");
+        let later = format!("v1.{}.{}.{tag}", parts[1], u64::MAX >> 2);
+        let other = format!("v1.0000000000000000.{}.{tag}", parts[2]);
+        let cut = &token[..token.len() - 1];
+        let long = format!("{token}0");
+        for wrong in ["", "x", "v1", "v1...", claim, cut, &long, &later, &other] {
+            assert_eq!(web.get(wrong, "/api/asks").code, 401, "{wrong}");
+        }
+        assert_eq!(web.get("x", &format!("/api/asks?token={token}")).code, 401, "in no address");
+        eventually("the rate limit applies", || {
+            (web.get("guess", "/api/asks").code == 429).then_some(())
+        });
+        assert_eq!(web.pair("guess").code, 429, "codes and tokens share the limit");
+        assert_eq!(web.get(&token, "/api/asks").code, 200, "the right one is not limited");
+    });
+}
+
+#[test]
+fn a_link_is_good_once_and_a_token_survives_a_restart() {
+    sandboxed(|| {
+        let home = home();
+        let mut web = Web::start(&home, &[]);
+        let paired = web.pair(&web.code);
+        assert_eq!(paired.code, 200, "{}", paired.body);
+        let document = paired.json();
+        let token = document["token"].as_str().expect("a token").to_owned();
+        assert_eq!(document["control"], false);
+        assert!(document["until"].is_string() && document["version"].is_string());
+        let again = web.pair(&web.code);
+        assert_eq!((again.code, again.error()), (401, "code".to_owned()), "{}", again.body);
+        let second = home.run(&["web", "--link"]);
+        assert_eq!(second.code, Some(0), "{}", second.stderr);
+        let (url, code) = second.stdout.trim().split_once("/#k=").expect("a link");
+        assert_eq!(url, format!("http://127.0.0.1:{}", web.port));
+        assert_eq!(web.pair(code).code, 200);
+        let running = home.run(&["web"]);
+        assert_eq!(running.code, Some(5), "{}", running.stderr);
+        let argv = std::fs::read(format!("/proc/{}/cmdline", web.child.id())).expect("readable");
+        assert!(!String::from_utf8_lossy(&argv).contains(&web.code));
+        let mode = |file: &str| {
+            std::fs::metadata(home.path().join(file)).expect("there").permissions().mode() & 0o777
+        };
+        assert_eq!((mode(KEY), mode(SOCKET)), (0o600, 0o600));
+        let port = web.port;
+        web.kill();
+        assert_eq!(home.run(&["web", "--link"]).code, Some(1), "none runs");
+        let mut web = Web::start_at(&home, &format!("127.0.0.1:{port}"), &[]);
+        assert_eq!(web.get(&token, "/api/asks").code, 200, "the token survives");
+        std::fs::remove_file(home.path().join(KEY)).expect("removed");
+        assert_eq!(web.get(&token, "/api/asks").code, 401, "every device is out");
+        assert_eq!(web.get(&web.token(), "/api/asks").code, 200, "a new key was made");
+        web.kill();
+    });
+}
+
+#[test]
+fn only_a_page_over_https_keeps_its_token() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &["--name", "box.example.ts.net"]);
+        let pair = |code: &str, origin: &str| {
+            let headers = format!("Origin: {origin}\r\nContent-Type: application/json\r\n");
+            let body = json!({"code": code, "keep": true}).to_string();
+            let paired = web.ask("POST /api/pair", &headers, &body).json();
+            let until = paired["until"].as_str().expect("a time").to_owned();
+            until.parse::<jiff::Timestamp>().expect("a time").as_second()
+        };
+        let now = jiff::Timestamp::now().as_second();
+        let here = pair(&web.code, &format!("http://127.0.0.1:{}", web.port));
+        assert!(here - now < 13 * 3600, "12 hours");
+        let link = home.run(&["web", "--link"]).stdout;
+        let https = link.lines().nth(1).expect("a link for the proxy");
+        let code = https.strip_prefix("https://box.example.ts.net/#k=").expect("its name");
+        let kept = pair(code, "https://box.example.ts.net");
+        assert!(kept - now > 29 * 24 * 3600, "30 days");
+        let host = |name: &str| {
+            let line = format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n");
+            web.exchange(&line).code
+        };
+        assert_eq!((host("box.example.ts.net"), host("other.example.ts.net")), (200, 403));
+    });
+}
+
+#[test]
+fn bodies_are_limited() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &[]);
+        let too_large = MAX_BODY_BYTES + 1;
+        let announced = format!(
+            "POST /api/pair HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nContent-Length: {too_large}\r\n\r\n",
+            web.port
+        );
+        assert_eq!(web.exchange(&announced).code, 413);
+        let chunk = "x".repeat(MAX_BODY_BYTES + 1);
+        let chunked = format!(
+            "POST /api/pair HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{too_large:x}\r\n{chunk}\r\n0\r\n\r\n",
+            web.port
+        );
+        assert_eq!(web.exchange(&chunked).code, 413);
+        let large = format!("{{\"code\":\"{}\"}}", "x".repeat(MAX_BODY_BYTES - 100));
+        let read = web.ask("POST /api/pair", "Content-Type: application/json\r\n", &large);
+        assert_eq!(read.code, 401, "it is read");
+    });
+}
+
+/// Returns a document without what differs between two looks.
+fn timeless(mut document: Value) -> Value {
+    for name in ["sessions", "asks"] {
+        for row in document[name].as_array_mut().into_iter().flatten() {
+            *row = comparable(row);
+        }
+    }
+    for evidence in document["evidence"].as_array_mut().into_iter().flatten() {
+        evidence["at"] = Value::Null;
+    }
+    if document.get("duration_seconds").is_some() {
+        document["duration_seconds"] = Value::Null;
+    }
+    document
+}
+
+#[test]
+fn documents_equal_those_of_the_command_line() {
+    sandboxed(|| {
+        let home = home();
+        let asking = launch(&home, "w", "x [[write:a.txt|one]] [[permit:touch x]]", &[]);
+        ask_of(&home, &asking);
+        let ended = launch(&home, "v", "x [[say:done]]", &[]);
+        crate::launched::until_stopped(&home, &ended);
+        let web = Web::start(&home, &[]);
+        let token = web.token();
+        let id = format!("demo:{asking}");
+        for (path, args) in [
+            ("/api/sessions".to_owned(), vec!["list"]),
+            ("/api/sessions?all=true".to_owned(), vec!["list", "-a"]),
+            ("/api/sessions?since=all".to_owned(), vec!["list", "--since", "all"]),
+            ("/api/asks".to_owned(), vec!["asks"]),
+            (format!("/api/session?id={id}"), vec!["status", &id]),
+            (format!("/api/why?id={id}"), vec!["why", &id]),
+            (format!("/api/changes?id={id}"), vec!["changes", &id]),
+            (format!("/api/changes?id={id}&patch=true"), vec!["changes", &id, "--patch"]),
+            (format!("/api/diff?id={id}"), vec!["diff", &id]),
+            ("/api/session?id=none-such".to_owned(), vec!["status", "none-such"]),
+        ] {
+            let mut args = args;
+            args.push("--json");
+            let printed = home.run(&args);
+            let answer = web.get(&token, &path);
+            assert_eq!(timeless(answer.json()), timeless(printed.json()), "{path}");
+            let code = match printed.code {
+                Some(0) => 200,
+                Some(4) => 404,
+                Some(5) => 409,
+                code => panic!("{args:?}: {code:?} {}", printed.stderr),
+            };
+            assert_eq!(answer.code, code, "{path}: {}", answer.body);
+        }
+        let begin = web.get(&token, "/api/begin").json();
+        let demo = begin["adapters"].as_array().expect("adapters").iter();
+        let demo = demo.into_iter().find(|row| row["name"] == "demo").expect("the demo");
+        assert_eq!((&demo["can_launch"], &begin["control"]), (&json!(true), &json!(false)));
+        assert!(begin["directories"].as_array().expect("some").len() >= 2, "{begin}");
+        assert_eq!(web.get(&token, "/api/session").code, 400, "no id");
+        assert_eq!(web.get(&token, "/api/sessions?since=x").code, 400);
+        assert_eq!(web.get(&token, "/api/nothing").code, 404);
+        assert_eq!(web.get("", "/nothing").code, 404, "without a token, too");
+    });
+}
+
+#[test]
+fn a_conversation_is_read_in_pages() {
+    sandboxed(|| {
+        let home = home();
+        let says: String = (0..30).map(|n| format!(" [[say:part {n}.]]")).collect();
+        let id = launch(&home, "w", &format!("go{says}"), &[]);
+        crate::launched::until_stopped(&home, &id);
+        let web = Web::start(&home, &[]);
+        let token = web.token();
+        let mut texts = Vec::new();
+        let mut before = String::new();
+        loop {
+            let page = web.get(&token, &format!("/api/talk?id=demo:{id}&n=7{before}")).json();
+            let lines = page["lines"].as_array().expect("lines").iter();
+            let text = lines.flat_map(|line| line["spans"].as_array().expect("spans"));
+            let text: Vec<String> =
+                text.map(|span| span["text"].as_str().expect("text").to_owned()).collect();
+            texts.insert(0, text.concat());
+            match page["before"].as_str() {
+                Some(place) => before = format!("&before={place}"),
+                None => break assert_eq!(page["earlier"], 0),
+            }
+            assert!(page["earlier"].as_u64() > Some(0), "{page}");
+        }
+        assert!(texts.len() > 3, "{} pages", texts.len());
+        let whole = texts.concat();
+        for n in 0..30 {
+            assert_eq!(whole.matches(&format!("part {n}.")).count(), 1, "{n}: {whole}");
+        }
+    });
+}
+
+#[test]
+fn the_private_socket_needs_no_token() {
+    sandboxed(|| {
+        let home = home();
+        let _web = Web::start(&home, &[]);
+        let ask = |line: &str| {
+            let stream = UnixStream::connect(home.path().join(SOCKET)).expect("a listener");
+            let json = "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+            exchange(stream, &format!("{line} HTTP/1.1\r\nHost: localhost\r\n{json}"))
+        };
+        assert_eq!(ask("GET /api/sessions").code, 200);
+        assert!(ask("POST /api/link").json()["links"][0].is_string());
+        assert_eq!(ask("POST /api/stop").error(), "control_off");
+    });
+}
+
+#[test]
+fn addresses_beyond_this_machine_need_a_word() {
+    sandboxed(|| {
+        let home = home();
+        let refused = home.run(&["web", "--listen", "0.0.0.0:0"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(refused.stderr.contains("clear text"), "{}", refused.stderr);
+        for wrong in ["x", "127.0.0.1", "unix:relative", "localhost:99999999"] {
+            assert_eq!(home.run(&["web", "--listen", wrong]).code, Some(2), "{wrong}");
+        }
+        let web = Web::start_at(&home, "0.0.0.0:0", &["--insecure"]);
+        assert_eq!(web.get(&web.token(), "/api/asks").code, 200);
+        drop(web);
+        let path = home.path().join("page.sock");
+        let listen = format!("unix:{}", path.display());
+        let web = Web::start_at(&home, &listen, &["--name", "box.example"]);
+        let mode = std::fs::metadata(&path).expect("a socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let ask = |host: &str| {
+            let stream = UnixStream::connect(&path).expect("a listener");
+            exchange(stream, &format!("GET /api/asks HTTP/1.1\r\nHost: {host}\r\n\r\n")).code
+        };
+        assert_eq!((ask("box.example"), ask("evil.example")), (401, 403), "the token is needed");
+        drop(web);
+    });
+}
+
+#[test]
+fn settings_are_read_from_the_configuration() {
+    sandboxed(|| {
+        let home = home();
+        configure(
+            &home,
+            &[],
+            "[web]\nlisten = \"127.0.0.1:0\"\ncontrol = true\nhosts = [\"a.example\"]\n",
+        );
+        let mut command = home.command(&["web"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
+        let out = child.stdout.take().expect("a pipe");
+        let links: Vec<String> =
+            BufReader::new(out).lines().take(2).map(|line| line.expect("a line")).collect();
+        let port = links[0].split_once("/#").and_then(|(url, _)| url.rsplit_once(':'));
+        let port = port.and_then(|(_, port)| port.parse().ok()).expect("a port");
+        let code = links[1].strip_prefix("https://a.example/#k=").expect("a link").to_owned();
+        let web = Web { child, port, code };
+        assert_eq!(web.pair(&web.code).json()["control"], true);
+        drop(web);
+        configure(&home, &[], "[web]\nlisten = \"nowhere\"\nhosts = [\"https://a\"]\n");
+        let refused = home.run(&["web"]);
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        let found = home.run(&["config", "check"]).stdout;
+        assert!(found.contains("web.listen") && found.contains("web.hosts"), "{found}");
+        assert_eq!(home.run(&["list"]).code, Some(0), "other commands work");
+        let printed = home.run(&["web", "--allow-control", "install", "--print"]);
+        assert_eq!(printed.code, Some(1), "a service would not serve");
+        configure(&home, &[], "");
+        let unit =
+            home.run(&["web", "--allow-control", "--name", "a.example", "install", "--print"]);
+        assert_eq!(unit.code, Some(0), "{}", unit.stderr);
+        let command = "web --service --allow-control --name a.example\n";
+        assert!(unit.stdout.contains(command), "{}", unit.stdout);
+        assert!(unit.stdout.contains("KillMode=process\n"), "{}", unit.stdout);
+    });
+}

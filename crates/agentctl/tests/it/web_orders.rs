@@ -1,0 +1,307 @@
+//! Orders and the stream of the page: the same effects and refusals as the command line; nothing from below an agent.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::{TestHome, eventually, sandboxed};
+
+use crate::home;
+use crate::inbox::ask_of;
+use crate::launched::{launch, status, until_stopped};
+use crate::web::Web;
+
+/// A page that reads its stream.
+struct Page {
+    lines: BufReader<TcpStream>,
+}
+
+impl Page {
+    fn open(web: &Web, token: &str, query: &str) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("a listener");
+        stream.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
+        let head = format!(
+            "GET /api/stream{query} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {token}\r\n\r\n",
+            web.port
+        );
+        stream.write_all(head.as_bytes()).expect("sent");
+        Self { lines: BufReader::new(stream) }
+    }
+
+    /// Waits for the next event.
+    fn next(&mut self) -> (String, Value) {
+        let mut name = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line).expect("an event in time");
+            assert!(read > 0, "the stream has ended");
+            if let Some(word) = line.strip_prefix("event: ") {
+                word.trim().clone_into(&mut name);
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                return (name, serde_json::from_str(data).expect("JSON"));
+            }
+        }
+    }
+
+    /// Waits for an event that fits.
+    fn until(&mut self, what: &str, fits: impl Fn(&str, &Value) -> bool) -> Value {
+        for _ in 0..1000 {
+            let (name, data) = self.next();
+            if fits(&name, &data) {
+                return data;
+            }
+        }
+        panic!("{what} was not told");
+    }
+}
+
+fn is_session(row: &Value, id: &str, state: &str) -> bool {
+    row["id"] == id && row["status"] == state
+}
+
+fn has_row(data: &Value, id: &str, state: &str) -> bool {
+    data["rows"].as_array().is_some_and(|rows| rows.iter().any(|row| is_session(row, id, state)))
+}
+
+#[test]
+fn an_answer_is_delivered_and_the_stream_tells_it() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:touch ran]] [[say:finished now]]", &[]);
+        let ask = ask_of(&home, &id);
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        let mut page = Page::open(&web, &token, &format!("?talk=demo:{id}"));
+        let mut plain = Page::open(&web, &token, "");
+        let first = page.until("the first look", |name, _| name == "look");
+        assert_eq!((&first["full"], &first["asks"][0]["id"]), (&json!(true), &ask["id"]));
+        assert!(has_row(&first, &id, "waiting"), "{first}");
+        assert_eq!(first["order"], json!([format!("demo:{id}")]));
+        let answered =
+            web.post(&token, "/api/answer", &json!({"ask": ask["id"], "reply": "allow"}));
+        assert_eq!(answered.code, 200, "{}", answered.body);
+        assert_eq!(answered.json()["ask"]["id"], ask["id"]);
+        let key = json!([format!("demo:{id}")]);
+        for page in [&mut page, &mut plain] {
+            page.until("its end", |name, data| name == "look" && data["gone"] == key);
+        }
+        let _growth = page.until("the last words", |name, data| {
+            name == "said" && data.to_string().contains("finished now")
+        });
+        assert!(home.path().join("w/ran").exists());
+        let again = web.post(&token, "/api/answer", &json!({"ask": ask["id"], "reply": "allow"}));
+        let printed =
+            home.run(&["answer", ask["id"].as_str().expect("an id"), "--allow", "--json"]);
+        assert_eq!(again.json(), printed.json(), "the same sentence, hint and code");
+        assert_eq!(again.code, 404);
+        let unknown = web.get(&token, "/api/stream?talk=demo:none");
+        assert_eq!(unknown.code, 404, "{}", unknown.body);
+    });
+}
+
+#[test]
+fn sessions_are_launched_spoken_to_and_stopped() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        fs::create_dir(home.path().join("w")).expect("made");
+        let cwd = home.path().join("w").display().to_string();
+        let order =
+            json!({"adapter": "demo", "prompt": "x [[say:hello]]", "cwd": cwd, "name": "a"});
+        let launched = web.post(&token, "/api/launch", &order);
+        assert_eq!(launched.code, 200, "{}", launched.body);
+        let id = launched.json()["id"].as_str().expect("an id").to_owned();
+        until_stopped(&home, &id);
+        assert_eq!(status(&home, &id)["name"], "a");
+        let message = json!({"session": id, "text": "more [[hang]]"});
+        let sent = web.post(&token, "/api/send", &message);
+        assert_eq!(sent.code, 200, "an ended session is resumed: {}", sent.body);
+        assert_eq!(sent.json()["id"], json!(id));
+        eventually("it works", || (status(&home, &id)["status"] == "running").then_some(()));
+        let occupied = web.post(&token, "/api/launch", &order);
+        assert_eq!(
+            (occupied.code, occupied.json()["error"]["code"].clone()),
+            (409, json!("refused"))
+        );
+        let stopped = web.post(&token, "/api/stop", &json!({"id": id}));
+        assert_eq!(stopped.code, 200, "{}", stopped.body);
+        assert_eq!(stopped.json()["stopped"][0]["id"], json!(id));
+        for (path, body, code) in [
+            ("/api/stop", json!({"id": "none-such"}), 404),
+            ("/api/stop", json!({"id": ""}), 400),
+            ("/api/stop", json!({"id": id, "force": true}), 400),
+            ("/api/launch", json!({"adapter": "demo", "prompt": " ", "cwd": cwd}), 400),
+            ("/api/launch", json!({"adapter": "demo", "prompt": "x", "cwd": "w"}), 400),
+            ("/api/launch", json!({"adapter": "none", "prompt": "x", "cwd": cwd}), 400),
+            ("/api/send", json!({"session": id, "text": ""}), 400),
+            ("/api/answer", json!({"ask": "00000000", "reply": "allow"}), 404),
+            ("/api/answer", json!({"ask": "0000", "reply": "allow"}), 400),
+            ("/api/answer", json!({"ask": "00000000", "reply": "perhaps"}), 400),
+        ] {
+            let answer = web.post(&token, path, &body);
+            assert_eq!(answer.code, code, "{path} {body}: {}", answer.body);
+        }
+    });
+}
+
+#[test]
+fn without_control_nothing_is_ordered() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:touch ran]]", &[]);
+        let ask = ask_of(&home, &id);
+        let web = Web::start(&home, &[]);
+        let token = web.token();
+        for (path, body) in [
+            ("/api/answer", json!({"ask": ask["id"], "reply": "allow"})),
+            ("/api/stop", json!({"id": id})),
+            ("/api/send", json!({"session": id, "text": "x"})),
+            ("/api/launch", json!({"adapter": "demo", "prompt": "x", "cwd": "/"})),
+        ] {
+            let refused = web.post(&token, path, &body);
+            assert_eq!(refused.code, 403, "{path}: {}", refused.body);
+            assert_eq!(refused.json()["error"]["code"], "control_off");
+        }
+        assert_eq!(ask_of(&home, &id)["id"], ask["id"], "the ask is open");
+    });
+}
+
+/// Writes a script that sends a request from wherever it runs, and keeps the status line.
+fn write_request(home: &TestHome, name: &str, web: &Web, request: &str) -> String {
+    let at = home.path().display().to_string();
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{}\ncat {at}/{name}.request >&3\ncat <&3 > {at}/{name}.part\nmv {at}/{name}.part {at}/{name}.answer\n",
+        web.port
+    );
+    home.write(&format!("{name}.request"), request);
+    home.write(&format!("{name}.sh"), script);
+    format!("bash {at}/{name}.sh")
+}
+
+#[test]
+fn a_process_below_an_agent_gives_no_order_even_with_a_token() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:touch ran]]", &[]);
+        let ask = ask_of(&home, &id);
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        let bodies = [
+            ("answer", json!({"ask": ask["id"], "reply": "allow"})),
+            ("stop", json!({"id": id})),
+            ("send", json!({"session": id, "text": "x"})),
+            ("launch", json!({"adapter": "demo", "prompt": "x", "cwd": home.path()})),
+        ];
+        let mut tools = String::new();
+        for (name, body) in &bodies {
+            let body = body.to_string();
+            let request = format!(
+                "POST /api/{name} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                web.port,
+                body.len()
+            );
+            let command = write_request(&home, name, &web, &request);
+            // Apart from the agent's tree, and with an emptied environment.
+            tools.push_str(&format!(" [[tool:(setsid env -i PATH=/usr/bin:/bin {command} &)]]"));
+        }
+        let below = launch(&home, "below", &format!("x{tools} [[hang]]"), &[]);
+        for (name, _) in &bodies {
+            let path = home.path().join(format!("{name}.answer"));
+            let answer = eventually(name, || fs::read_to_string(&path).ok());
+            assert!(answer.starts_with("HTTP/1.1 403 "), "{name}: {answer}");
+            assert!(answer.contains("from_agent"), "{name}: {answer}");
+        }
+        assert_eq!(ask_of(&home, &id)["id"], ask["id"], "the ask is open");
+        assert!(!home.path().join("w/ran").exists());
+        let link = home.path().join("link.out").display().to_string();
+        let asked = format!(
+            "{} web --link > {link}.part 2>&1; mv {link}.part {link}",
+            env!("CARGO_BIN_EXE_agentctl")
+        );
+        let other = launch(&home, "other", &format!("x [[tool:{asked}]] [[hang]]"), &[]);
+        let said = eventually("an answer", || fs::read_to_string(&link).ok());
+        assert!(said.contains("agents may not answer") && !said.contains("#k="), "{said}");
+        let started = home.path().join("web.out").display().to_string();
+        let web2 = format!(
+            "{} web --allow-control > {started}.part 2>&1; mv {started}.part {started}",
+            env!("CARGO_BIN_EXE_agentctl")
+        );
+        let third = launch(&home, "third", &format!("x [[tool:{web2}]] [[hang]]"), &[]);
+        let said = eventually("an answer", || fs::read_to_string(&started).ok());
+        assert!(said.contains("agents may not answer"), "{said}");
+        for id in [below, other, third] {
+            assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        }
+        let allowed = web.post(&token, "/api/answer", &json!({"ask": ask["id"], "reply": "allow"}));
+        assert_eq!(allowed.code, 200, "from here it is taken: {}", allowed.body);
+    });
+}
+
+#[test]
+#[ignore = "needs root: another user connects"]
+fn a_process_of_another_user_sees_nothing() {
+    sandboxed(|| {
+        let other = testkit::another_user();
+        let home = home();
+        let web = Web::start(&home, &[]);
+        let token = web.token();
+        let from_other = |web: &Web, path: &str| {
+            let script = format!(
+                "exec 3<>/dev/tcp/127.0.0.1/{}; printf 'GET {path} HTTP/1.1\\r\\nHost: 127.0.0.1:{}\\r\\nAuthorization: Bearer {token}\\r\\n\\r\\n' >&3; head -1 <&3",
+                web.port, web.port
+            );
+            let output = other.command("bash").args(["-c", &script]).output().expect("runs");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        assert!(from_other(&web, "/api/asks").contains(" 403 "), "data");
+        assert!(from_other(&web, "/").contains(" 200 "), "the page holds no data");
+        drop(web);
+        let users = format!("[web]\nproxy_users = [\"{}\"]\n", other.uid);
+        crate::configure(&home, &[], &users);
+        let web = Web::start(&home, &[]);
+        assert!(from_other(&web, "/api/asks").contains(" 200 "), "a proxy: the token decides");
+    });
+}
+
+/// A page that reads nothing keeps no other page waiting.
+#[test]
+fn a_slow_page_delays_no_other() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &[]);
+        let token = web.token();
+        let _slow: Vec<Page> = (0..40).map(|_| Page::open(&web, &token, "")).collect();
+        let mut page = Page::open(&web, &token, "");
+        page.until("the first look", |name, data| name == "look" && data["full"] == true);
+        for round in 0..5 {
+            let id = launch(&home, &format!("w{round}"), "x [[hang]]", &[]);
+            page.until("it runs", |name, data| name == "look" && has_row(data, &id, "running"));
+            assert_eq!(home.run(&["stop", &id]).code, Some(0));
+            let key = json!(format!("demo:{id}"));
+            page.until("its end", |name, data| {
+                let gone = data["gone"].as_array();
+                name == "look" && gone.is_some_and(|gone| gone.contains(&key))
+            });
+        }
+    });
+}
+
+#[test]
+fn a_token_that_has_ended_ends_the_stream() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &[]);
+        let token = web.token();
+        let mut page = Page::open(&web, &token, "");
+        page.until("the first look", |name, _| name == "look");
+        fs::remove_file(home.path().join(".local/state/agentctl/web.key")).expect("removed");
+        let mut rest = Vec::new();
+        std::io::Read::read_to_end(&mut page.lines, &mut rest).expect("it ends");
+        let rest = String::from_utf8_lossy(&rest);
+        assert!(!rest.contains("event: beat"), "{rest}");
+    });
+}
