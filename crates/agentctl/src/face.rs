@@ -5,6 +5,7 @@
 //! feed tells an interface that shows changes when to draw again; the stream of events and the list of sessions
 //! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
+mod below;
 mod changes;
 mod cleaned;
 mod completions;
@@ -44,6 +45,7 @@ mod tmux;
 mod unresolved;
 mod waited;
 
+pub use self::below::refused_below;
 pub use self::changes::ListChanges;
 pub use self::cleaned::{clean_line, not_cleaned, not_taken, rescued_line, take_lines};
 pub use self::completions::{
@@ -85,7 +87,7 @@ pub use self::output_line::{OutputKind, OutputLine};
 pub use self::paced_feed::{NextStep, PacedFeed};
 pub use self::refused_word::{not_named, refused_word};
 pub use self::row_changes::RowChanges;
-pub use self::sent::{not_sent, turn_not_ended};
+pub use self::sent::{not_sent, turn_not_ended, unconfirmed};
 pub use self::sentences::{
     exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,
@@ -96,7 +98,7 @@ pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
 pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
 pub use self::time::{
-    NoBeginning, age, beginning, local_clock, local_date, local_hour, local_minute,
+    NoBeginning, USUAL_HISTORY, age, beginning, local_clock, local_date, local_hour, local_minute,
 };
 pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
 pub use self::unresolved::unresolved;

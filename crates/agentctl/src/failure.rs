@@ -180,6 +180,19 @@ impl Failure {
         ExitCode::from(self.kind.exit_code())
     }
 
+    /// Returns the document that is given instead of an answer.
+    #[must_use]
+    pub(crate) fn document(&self) -> ErrorDocument<'_> {
+        let listed = if self.candidates.is_empty() { "" } else { ": " };
+        let error = ErrorBody {
+            code: self.kind.code(),
+            message: format!("{}{listed}{}", self.message, self.candidates.join(", ")),
+            hint: self.hints.first().map(String::as_str),
+            retryable: self.kind == Kind::Unanswered,
+        };
+        ErrorDocument { error }
+    }
+
     /// Prints the failure and returns the exit code.
     pub fn report(self, ui: &mut Ui) -> ExitCode {
         if self.kind == Kind::BrokenPipe {
@@ -189,15 +202,8 @@ impl Failure {
             ui.warn_fault(fault);
         }
         if ui.wants_json() {
-            let listed = if self.candidates.is_empty() { "" } else { ": " };
-            let body = ErrorBody {
-                code: self.kind.code(),
-                message: format!("{}{listed}{}", self.message, self.candidates.join(", ")),
-                hint: self.hints.first().map(String::as_str),
-                retryable: self.kind == Kind::Unanswered,
-            };
             // A failure to print it could not be reported.
-            let _unread = ui.json(&ErrorDocument { error: body });
+            let _unread = ui.json(&self.document());
         } else {
             ui.error(&self.message);
             for candidate in &self.candidates {

@@ -11,7 +11,7 @@ use crate::adapters::Look;
 use crate::fleet::{self, Fleet, Query};
 use crate::kernel::{Liveness, Process};
 use crate::marks::{self, MARKER, Marker, hook};
-use crate::model::{InternedName, Session, word};
+use crate::model::{InternedName, Session, Target, word};
 
 /// The variables that name the configuration file.
 const CONFIGURATION_VARIABLES: [&str; 3] = [marks::CONFIG, "XDG_CONFIG_HOME", "HOME"];
@@ -104,6 +104,40 @@ impl Answerer {
             }
         }
         Self { pid, above, unseen: None }
+    }
+
+    /// Returns the links to the nearest agent above this process: several if it serves several sessions. A mark
+    /// in the environment may be of an agent further above, so it counts only where no agent is an ancestor.
+    #[must_use]
+    pub fn nearest_agent(&self) -> Vec<&AnswererAbove> {
+        let is_ancestor =
+            |above: &&AnswererAbove| matches!(above.link, AnswererLink::Agent | AnswererLink::Shim);
+        let nearest = self.above.iter().find(is_ancestor).or_else(|| self.above.first());
+        let Some(nearest) = nearest else { return Vec::new() };
+        let same = |above: &&AnswererAbove| above.pid == nearest.pid && above.link == nearest.link;
+        self.above.iter().filter(same).collect()
+    }
+
+    /// Says whether this process is known to run below a session or process.
+    #[must_use]
+    pub fn is_below(&self, target: &Target) -> bool {
+        self.above.iter().any(|above| match (&target.session, &above.session) {
+            (Some(locator), Some(above)) => {
+                let is_it = above.id == locator.id || Some(&above.id) == locator.parent.as_ref();
+                above.adapter == target.adapter && is_it
+            }
+            (Some(_), None) => false,
+            (None, _) => target.pid == Some(above.pid),
+        })
+    }
+
+    /// Says whether this process runs below a session or process, or may do so: its ancestors or the session of
+    /// one of them are not known.
+    #[must_use]
+    pub fn may_be_below(&self, target: &Target) -> bool {
+        self.unseen.is_some()
+            || self.above.iter().any(|above| above.session.is_none())
+            || self.is_below(target)
     }
 
     /// Says whether this process may not answer the asks of a session.

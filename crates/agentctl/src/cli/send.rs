@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, SendRequest};
 use agentctl_core::send::SendError;
 
-use crate::face::{not_sent, turn_not_ended};
-use crate::failure::{Failure, Kind, Outcome};
+use crate::face::{not_sent, turn_not_ended, unconfirmed};
+use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
 /// Sends a message if the session lives; `None` if it is to be resumed.
@@ -36,29 +36,10 @@ fn report(ui: &mut Ui, document: &SendDocument, json: bool) -> Outcome {
         ui.line(&format!("sent  {id}  ({how})"))?;
     }
     ui.flush()?;
-    if document.confirmed {
+    let Some(failure) = unconfirmed(document) else {
         return Ok(super::answered(ui, &document.faults));
-    }
-    let failure = unconfirmed(document);
-    if json { Ok(failure.beside_data(ui)) } else { Err(failure) }
-}
-
-/// Says what is known about a message that the record of its session does not hold.
-fn unconfirmed(document: &SendDocument) -> Failure {
-    let seconds = document.watched_ms / 1000;
-    let message = match (document.taken, document.how) {
-        (true, MessageWay::Steered) => format!(
-            "the agent has taken the message, but its record does not hold it after {seconds} s: it may be recorded when the tool or the answer that runs has ended"
-        ),
-        (true, MessageWay::TurnBegun) => format!(
-            "the agent has taken the message, but its record does not hold it after {seconds} s"
-        ),
-        (false, _) => format!(
-            "whether the message arrived is not known: its record does not hold it after {seconds} s"
-        ),
     };
-    Failure::new(Kind::Failed, message)
-        .hint("it was sent once; look with `agentctl logs` before you send it again")
+    if json { Ok(failure.beside_data(ui)) } else { Err(failure) }
 }
 
 /// Ends the turns of sessions; their processes stay. The first failure decides the exit code; the others are

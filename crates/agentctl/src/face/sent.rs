@@ -1,6 +1,6 @@
 //! The sentences for messages that were not sent, and for turns that were not ended.
 
-use agentctl_core::ask::{Fleet, NotSent, TurnNotEnded};
+use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, TurnNotEnded};
 use agentctl_core::model::Session;
 use agentctl_core::send::SendError;
 
@@ -47,6 +47,28 @@ pub fn not_sent(fleet: &Fleet, text: &str, why: NotSent) -> Failure {
         }
         SendError::Io(error) => error.into(),
     }
+}
+
+/// Says why it is not known that a message arrived; `None` if the session's own record holds it.
+#[must_use]
+pub fn unconfirmed(document: &SendDocument) -> Option<Failure> {
+    if document.confirmed {
+        return None;
+    }
+    let seconds = document.watched_ms / 1000;
+    let message = match (document.taken, document.how) {
+        (true, MessageWay::Steered) => format!(
+            "the agent has taken the message, but its record does not hold it after {seconds} s: it may be recorded when the tool or the answer that runs has ended"
+        ),
+        (true, MessageWay::TurnBegun) => format!(
+            "the agent has taken the message, but its record does not hold it after {seconds} s"
+        ),
+        (false, _) => format!(
+            "whether the message arrived is not known: its record does not hold it after {seconds} s"
+        ),
+    };
+    let hint = "it was sent once; look with `agentctl logs` before you send it again";
+    Some(Failure::new(Kind::Failed, message).hint(hint))
 }
 
 /// Says why a turn was not ended.
