@@ -19,8 +19,8 @@ use super::order::Placed;
 use super::short_ids::Typed;
 use super::verdict;
 use crate::model::{
-    EndedBy, Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason,
-    SCHEMA_VERSION, ServingProcess, Session, Status, Time, Tokens,
+    EndedBy, Evidence, Exit, Fault, InternedName, Join, LaunchedBy, Listing, Outcome, ProcId,
+    Reason, SCHEMA_VERSION, ServingProcess, Session, Status, Time, Tokens,
 };
 
 /// One row, packed.
@@ -76,6 +76,7 @@ struct Flat<'a> {
     cost_usd: Option<f64>,
     group: Option<&'a str>,
     run: Option<&'a str>,
+    launched_by: Cow<'a, Option<LaunchedBy>>,
     #[serde(deserialize_with = "short_cow")]
     notes: Cow<'a, [String]>,
     #[serde(deserialize_with = "short_cow")]
@@ -169,6 +170,7 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
         cost_usd,
         group,
         run,
+        launched_by,
         parent,
         notes,
         evidence: _,
@@ -197,6 +199,7 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
         cost_usd: *cost_usd,
         group: group.as_deref(),
         run: run.as_deref(),
+        launched_by: Cow::Borrowed(launched_by),
         notes: Cow::Borrowed(notes),
         evidence: Cow::Borrowed(own_evidence),
         open_call: open_call.as_deref(),
@@ -249,6 +252,7 @@ impl Packed {
             cost_usd: flat.cost_usd,
             group: text(flat.group),
             run: text(flat.run),
+            launched_by: flat.launched_by.into_owned(),
             parent: text(flat.head.parent),
             notes: flat.notes.into_owned(),
             evidence,
@@ -455,7 +459,7 @@ mod tests {
             "exit": {"code": 1, "signal": 2}, "cost_usd": 0.1,
             "ended_by": {"kind": "fuse", "detail": "ttl"},
             "tokens": {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4},
-            "group": "group", "run": "run", "parent": "parent", "notes": ["a", "b"],
+            "group": "group", "run": "run", "launched_by": {"adapter": "any", "id": "two", "depth": 1}, "parent": "parent", "notes": ["a", "b"],
             "evidence": [evidence("first"), evidence("second")],
         });
         let session: Session = serde_json::from_value(session).unwrap();

@@ -167,7 +167,7 @@ impl Answerer {
 
     /// Says whether the agents above the answering process were started with the configuration file that this
     /// process has read. A process below an agent can name another file in its own environment.
-    fn shares_configuration(&self, fleet: &Fleet) -> bool {
+    pub(crate) fn shares_configuration(&self, fleet: &Fleet) -> bool {
         let kernel = &fleet.host.kernel;
         let named = |pid: u32| {
             let process = kernel.process(pid).ok().flatten()?;
