@@ -75,6 +75,11 @@ completions:
     cargo build --locked -p agentctl
     .ci/completions
 
+# Call the MCP server with the official TypeScript and Python clients (needs npm and python3)
+mcp:
+    cargo build --locked -p agentctl
+    .ci/mcp
+
 # Have a real systemd user manager keep a real daemon (needs root and systemd)
 systemd:
     cargo build --locked -p agentctl

@@ -152,6 +152,8 @@ impl std::fmt::Display for Marker {
 pub struct LaunchMark {
     /// How many agents are above it.
     pub depth: u32,
+    /// The greatest depth and number of children that counted for this launch. No launch below has greater ones.
+    pub limits: (u32, u32),
     /// The adapter and the id of the parent's session, if they were known.
     pub session: Option<(String, String)>,
     /// The pid and the start time of the parent's process; `None` for a launch by a fuse.
@@ -163,7 +165,9 @@ impl LaunchMark {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.strip_prefix("v1:")?.split(':').collect();
-        let [depth, adapter, id, pid, ticks] = parts.as_slice() else { return None };
+        let [depth, most_depth, most_children, adapter, id, pid, ticks] = parts.as_slice() else {
+            return None;
+        };
         let session = match (*adapter, *id) {
             ("", "") => None,
             (adapter, id) if is_session_id(adapter) && is_session_id(id) => {
@@ -175,7 +179,8 @@ impl LaunchMark {
             ("", "") => None,
             (pid, ticks) => Some((pid.parse().ok()?, ticks.parse().ok()?)),
         };
-        Some(Self { depth: depth.parse().ok()?, session, process })
+        let limits = (most_depth.parse().ok()?, most_children.parse().ok()?);
+        Some(Self { depth: depth.parse().ok()?, limits, session, process })
     }
 
     /// Says whether both launches came from the same agent.
@@ -193,7 +198,8 @@ impl std::fmt::Display for LaunchMark {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (adapter, id) =
             self.session.as_ref().map_or(("", ""), |(adapter, id)| (adapter.as_str(), id.as_str()));
-        write!(f, "v1:{}:{adapter}:{id}:", self.depth)?;
+        let (depth, children) = self.limits;
+        write!(f, "v1:{}:{depth}:{children}:{adapter}:{id}:", self.depth)?;
         match self.process {
             Some((pid, ticks)) => write!(f, "{pid}:{ticks}"),
             None => f.write_str(":"),
@@ -255,18 +261,19 @@ mod tests {
             (None, Some((42, 17))),
             (None, None),
         ] {
-            let mark = LaunchMark { depth: 2, session, process };
+            let mark = LaunchMark { depth: 2, limits: (2, 8), session, process };
             assert_eq!(LaunchMark::parse(&mark.to_string()), Some(mark));
         }
         for rubbish in [
             "",
             "2",
             "v1:2",
-            "v1:x::::",
-            "v1:-1::::",
-            "v1:1:demo::1:2",
-            "v1:1:a:../b:1:2",
-            "v1:1:a:b:1:2:3",
+            "v1:1:2:8:demo:a:1",
+            "v1:x:2:8::::",
+            "v1:-1:2:8::::",
+            "v1:1:2:8:demo::1:2",
+            "v1:1:2:8:a:../b:1:2",
+            "v1:1:2:8:a:b:1:2:3",
         ] {
             assert_eq!(LaunchMark::parse(rubbish), None, "{rubbish}");
         }
@@ -276,6 +283,7 @@ mod tests {
     fn children_of_one_session_have_one_parent_even_if_its_process_changed() {
         let mark = |id: Option<&str>, pid: u32| LaunchMark {
             depth: 1,
+            limits: (2, 8),
             session: id.map(|id| ("demo".to_owned(), id.to_owned())),
             process: Some((pid, 1)),
         };

@@ -92,7 +92,7 @@ pub use self::sentences::{
     exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,
 };
-pub use self::session_facts::{ended_by_text, grouped_number, span_text};
+pub use self::session_facts::{ended_by_text, grouped_number, launched_by_text, span_text};
 pub use self::session_list::{SessionList, session_list};
 pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
 pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};

@@ -15,7 +15,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use self::short_list::{short_cow, short_list};
-use super::order::Placed;
+use super::order::{Placed, sort};
 use super::short_ids::Typed;
 use super::verdict;
 use crate::model::{
@@ -32,6 +32,8 @@ pub(super) struct Packed {
     newest: Option<Time>,
     pid: Option<u32>,
     is_child: bool,
+    /// The session that launched it, if the rows are a tree.
+    launcher: Option<Box<str>>,
     /// How many bytes of its id a table shows.
     id_bytes: u8,
     /// The last piece of evidence, where the row packed before has the same.
@@ -124,6 +126,7 @@ impl Packer {
             newest: session.last_activity_at.or(session.started_at),
             pid: session.pid,
             is_child: session.parent.is_some(),
+            launcher: None,
             id_bytes: u8::MAX,
             shared,
             bytes: flat_bytes(session, own).into_boxed_slice(),
@@ -278,7 +281,7 @@ impl Placed for Packed {
     }
 
     fn parent(&self) -> Option<&str> {
-        if self.is_child { self.head().parent } else { None }
+        if self.is_child { self.head().parent } else { self.launcher.as_deref() }
     }
 
     fn rank(&self) -> (Status, Reverse<Option<Time>>) {
@@ -379,7 +382,18 @@ impl Rows {
         Some(id.get(..usize::from(row.id_bytes)).unwrap_or(id))
     }
 
-    /// Returns the parent of one row, for a subagent.
+    /// Puts subagents and launched sessions below the sessions that they come from.
+    #[must_use]
+    pub fn in_tree(mut self) -> Self {
+        for row in &mut self.packed {
+            let launched_by = row.unpack().launched_by;
+            row.launcher = launched_by.and_then(|by| by.id).map(String::into_boxed_str);
+        }
+        sort(&mut self.packed);
+        self
+    }
+
+    /// Returns the parent of one row: of a subagent, and in a tree also of a launched session.
     #[must_use]
     pub fn parent(&self, at: usize) -> Option<&str> {
         self.packed.get(at)?.parent()

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::adapters::Look;
 use crate::fleet::{self, Fleet, Query};
 use crate::kernel::{Liveness, Process};
-use crate::marks::{self, MARKER, Marker, hook};
+use crate::marks::{self, LAUNCHED_BY, LaunchMark, MARKER, Marker, hook};
 use crate::model::{InternedName, Session, Target, word};
 
 /// The variables that name the configuration file.
@@ -51,6 +51,9 @@ pub enum AnswererLink {
     AgentMark,
     /// The daemon runs it as the action of a fuse, which agents can set too.
     FuseAction,
+    /// It launched an agent above, or the agent that launched that one, and so on. It is no ancestor: a launched
+    /// agent is detached.
+    Launcher,
 }
 
 /// The process that answers.
@@ -102,6 +105,9 @@ impl Answerer {
                     above.push(link);
                 }
             }
+        }
+        if !above.is_empty() {
+            above.extend(launchers(fleet, &above));
         }
         Self { pid, above, unseen: None }
     }
@@ -258,6 +264,35 @@ impl Seen<'_> {
         let values = self.fleet.host.kernel.environ(&process.id, &[name]).ok()?;
         values.into_iter().next().flatten()
     }
+}
+
+/// Returns the agents that launched the agents above, as the environment of each agent names its launcher.
+fn launchers(fleet: &Fleet, above: &[AnswererAbove]) -> Vec<AnswererAbove> {
+    const MAX_LAUNCHERS: usize = 32;
+    let kernel = &fleet.host.kernel;
+    let mut found: Vec<AnswererAbove> = Vec::new();
+    let mut pids: Vec<u32> = above.iter().map(|above| above.pid).collect();
+    while let Some(pid) = pids.pop().filter(|_| found.len() < MAX_LAUNCHERS) {
+        let Some(process) = kernel.process(pid).ok().flatten() else { continue };
+        let values = kernel.environ(&process.id, &[LAUNCHED_BY]).unwrap_or_default();
+        let mark = values.into_iter().next().flatten();
+        let Some(mark) = mark.as_deref().and_then(LaunchMark::parse) else { continue };
+        let Some((adapter, id)) = mark.session else { continue };
+        let Some(adapter) = fleet.adapter(&adapter) else { continue };
+        let session = Some(AnswererSession { adapter: adapter.name(), id });
+        let (pid, ticks) = mark.process.unwrap_or_default();
+        let link = AnswererAbove { pid, session, link: AnswererLink::Launcher };
+        if found.contains(&link) {
+            continue;
+        }
+        // A process that has ended, or another one with its pid, names no further launcher.
+        let launcher = kernel.process(pid).ok().flatten();
+        if launcher.is_some_and(|launcher| launcher.id.start_ticks == ticks) {
+            pids.push(pid);
+        }
+        found.push(link);
+    }
+    found
 }
 
 fn link(process: &Process, session: Option<AnswererSession>, link: AnswererLink) -> AnswererAbove {

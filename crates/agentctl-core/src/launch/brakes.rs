@@ -48,13 +48,16 @@ pub(super) fn of_this_process(fleet: &Fleet) -> Result<Option<Braked>, LaunchErr
     if caller.above.is_empty() {
         return Ok(None);
     }
-    let limits = limits(fleet, &caller);
-    let depth = depth_of(&fleet.host, &caller)?;
+    let above = Marked::of(&fleet.host, &caller)?;
+    let limits = above.limits(limits(fleet, &caller));
+    let depth = above.depth;
     if depth >= limits.depth {
         return Err(LaunchError::TooDeep { depth, limit: limits.depth });
     }
     let (session, process) = parent(&fleet.host, &caller);
-    Ok(Some(Braked { mark: LaunchMark { depth: depth + 1, session, process }, limits }))
+    let (depth, counted) = (depth + 1, (limits.depth, limits.children));
+    let mark = LaunchMark { depth, limits: counted, session, process };
+    Ok(Some(Braked { mark, limits }))
 }
 
 /// Checks whether this process may launch so many agents now. The launches themselves check it again, under the
@@ -189,10 +192,44 @@ impl Level<'_> {
     }
 }
 
-/// Returns the depth of the nearest agent above: 0 for the first agent, one more for each launch or nested agent.
-fn depth_of(host: &Host, caller: &Answerer) -> Result<u32, LaunchError> {
+/// What the agents above prove about the depth of the nearest one, and the limits that counted for them.
+#[derive(Default)]
+struct Marked {
+    /// The depth: 0 for the first agent, one more for each launch or nested agent.
+    depth: u32,
+    /// The smallest limits of the launches above.
+    most: Option<(u32, u32)>,
+}
+
+impl Marked {
+    fn of(host: &Host, caller: &Answerer) -> Result<Self, LaunchError> {
+        let mut all = Self::default();
+        for (nearer, level) in levels(caller).iter().enumerate() {
+            let nearer = u32::try_from(nearer).unwrap_or(u32::MAX);
+            all.depth = all.depth.max(nearer);
+            for link in &level.links {
+                for mark in marks_above(host, link)? {
+                    all.depth = all.depth.max(mark.depth.saturating_add(nearer));
+                    let (depth, children) = all.most.unwrap_or(mark.limits);
+                    all.most = Some((depth.min(mark.limits.0), children.min(mark.limits.1)));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns limits that are not greater than those of the launches above.
+    fn limits(&self, own: LaunchLimits) -> LaunchLimits {
+        let (depth, children) = self.most.unwrap_or((own.depth, own.children));
+        LaunchLimits { depth: own.depth.min(depth), children: own.children.min(children) }
+    }
+}
+
+/// Returns the agents above, nearest first.
+fn levels(caller: &Answerer) -> Vec<Level<'_>> {
     let mut levels: Vec<Level<'_>> = Vec::new();
-    for link in &caller.above {
+    let above = caller.above.iter().filter(|above| above.link != AnswererLink::Launcher);
+    for link in above {
         let is_agent = matches!(link.link, AnswererLink::Agent | AnswererLink::Shim);
         match levels.iter_mut().find(|level| level.is_of(link)) {
             Some(level) => level.links.push(link),
@@ -204,19 +241,12 @@ fn depth_of(host: &Host, caller: &Answerer) -> Result<u32, LaunchError> {
             },
         }
     }
-    let mut depth = 0;
-    for (nearer, level) in levels.iter().enumerate() {
-        for link in &level.links {
-            let marked = marked_depth(host, link)?;
-            depth = depth.max(marked.saturating_add(u32::try_from(nearer).unwrap_or(u32::MAX)));
-        }
-    }
-    Ok(depth)
+    levels
 }
 
-/// Returns the depth that a process above the caller proves: by its own environment, by that of the agent whose
-/// mark it carries, and by the copy in the folder of the run.
-fn marked_depth(host: &Host, link: &AnswererAbove) -> Result<u32, LaunchError> {
+/// Returns the marks that a process above the caller proves: by its own environment, by that of the agent whose
+/// marker it carries, and by the copies in the folders of their runs.
+fn marks_above(host: &Host, link: &AnswererAbove) -> Result<Vec<LaunchMark>, LaunchError> {
     let unreadable = |why: String| LaunchError::UnknownDepth {
         why: format!(
             "the environment of process {} above this one cannot be read: {why}",
@@ -229,24 +259,24 @@ fn marked_depth(host: &Host, link: &AnswererAbove) -> Result<u32, LaunchError> {
         let spec = Runs::of(host).run(run).spec()?;
         LaunchMark::parse(&spec.launched_by?)
     };
-    let mut found = marks::shim_of(&process).and_then(copy).map(|mark| mark.depth);
+    let mut found: Vec<LaunchMark> = marks::shim_of(&process).and_then(copy).into_iter().collect();
     let (own, marker) = match marks_of(host, &process.id) {
         Ok(values) => values,
         // The copy in the run's folder says it too.
-        Err(_) if found.is_some() => return Ok(found.unwrap_or_default()),
+        Err(_) if !found.is_empty() => return Ok(found),
         Err(error) => return Err(unreadable(error.to_string())),
     };
-    found = found.max(own.map(|mark| mark.depth));
+    found.extend(own);
     if let Some(marker) = marker {
-        found = found.max(copy(&marker.run).map(|mark| mark.depth));
+        found.extend(copy(&marker.run));
         let agent = host.kernel.process(marker.pid).ok().flatten();
         let agent = agent.filter(|agent| marker.names(&agent.id) && agent.id != process.id);
         if let Some(agent) = agent {
             let (mark, _) = marks_of(host, &agent.id).map_err(|e| unreadable(e.to_string()))?;
-            found = found.max(mark.map(|mark| mark.depth));
+            found.extend(mark);
         }
     }
-    Ok(found.unwrap_or_default())
+    Ok(found)
 }
 
 fn marks_of(

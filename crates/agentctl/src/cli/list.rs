@@ -46,7 +46,7 @@ pub(super) struct ListArgs {
     /// Only sessions in this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// Show subagents under their parent
+    /// Show subagents under their parent, and launched agents under the agent that launched them
     #[arg(long)]
     tree: bool,
     /// With --watch, on a terminal: ring the bell and send a notification (OSC 9 or 777) when a session starts
