@@ -165,9 +165,15 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
     prepare::run(&fleet.host, &starting, &run)?;
     let shim = spawn_shim(&fleet.host, &run, &starting, entries)
         .map_err(io("the agent's parent cannot be started"))?;
+    let mut waiting = FirstOutputWait { fleet, run: &run, shim, control, launch: &launch };
+    if let Some(Err(error)) = braked.as_ref().map(|braked| braked.check_children(&fleet.host, 0)) {
+        // Launches that use another runtime directory hold another lock.
+        waiting.until_exec();
+        stop::end_run(fleet, &run.id);
+        return Err(error);
+    }
     // The shim runs: the next launch counts it.
     drop(counted);
-    let mut waiting = FirstOutputWait { fleet, run: &run, shim, control, launch: &launch };
     let server = control.private_server().filter(|_| launch.order.is_attended());
     let up = match server {
         Some(server) => waiting.for_server(server),

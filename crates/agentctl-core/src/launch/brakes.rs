@@ -87,7 +87,8 @@ impl Braked {
         Ok(lock)
     }
 
-    fn check_children(&self, host: &Host, more: usize) -> Result<(), LaunchError> {
+    /// Checks that the parent may have this many more live children.
+    pub(super) fn check_children(&self, host: &Host, more: usize) -> Result<(), LaunchError> {
         let alive = self.live_children(host)?;
         let limit = self.limits.children;
         if alive + more > limit as usize {

@@ -338,7 +338,7 @@ fn a_scope_hides_every_session_outside_of_it() {
         let inside = launch(&home, "shop/deep", "x [[permit:touch in]]", &[]);
         let outside = launch(&home, "shopping", "x [[permit:touch out]]", &[]);
         for id in [&inside, &outside] {
-            home.run(&["wait", id, "--for", "waiting"]);
+            assert_eq!(home.run(&["wait", id, "--for", "waiting"]).code, Some(0));
         }
         let shop = folder(&home, "shop");
         let mut server = Mcp::start(&home, &["--allow-control", "--scope", &shop]);

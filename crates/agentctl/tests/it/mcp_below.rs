@@ -143,7 +143,7 @@ fn answering_through_the_server_from_below_an_agent_is_refused() {
     sandboxed(|| {
         let home = home();
         let asking = launch(&home, "asking", "x [[permit:touch allowed]]", &[]);
-        home.run(&["wait", &asking, "--for", "waiting"]);
+        assert_eq!(home.run(&["wait", &asking, "--for", "waiting"]).code, Some(0));
         let asks = home.run(&["asks", "--json"]).json();
         let ask = asks["asks"][0]["id"].as_str().expect("an ask").to_owned();
         let answer = calls(&home, "answer", &[("answer", json!({"ask": ask, "reply": "allow"}))]);
@@ -343,7 +343,7 @@ fn a_group_launch_from_below_an_agent_obeys_the_limits_and_makes_nothing() {
         assert_eq!(code(&home, 1), 5);
         let errors = fs::read_to_string(at.join("err")).expect("read");
         assert!(errors.contains("limit is 8"), "{errors}");
-        home.run(&["stop", &parent]);
+        assert_eq!(home.run(&["stop", &parent]).code, Some(0));
         let refs = repository.git(["for-each-ref", "--format=%(refname)"]);
         assert_eq!(refs, "refs/heads/main");
         assert!(!at.join("shop.worktrees").exists());
