@@ -81,6 +81,11 @@ browser:
     cargo build --locked -p agentctl
     .ci/browser
 
+# Call the MCP server with the official TypeScript and Python clients (needs npm and python3)
+mcp:
+    cargo build --locked -p agentctl
+    .ci/mcp
+
 # Have a real systemd user manager keep a real daemon (needs root and systemd)
 systemd:
     cargo build --locked -p agentctl

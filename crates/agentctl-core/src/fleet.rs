@@ -219,7 +219,7 @@ pub fn rows(fleet: &Fleet, query: &Query) -> Rows {
     }
     rows.faults.sort();
     rows.faults.dedup();
-    rows
+    if wanted.children { rows.in_tree() } else { rows }
 }
 
 /// Shortens session ids for a table, so that every command accepts them: they are compared with all history.

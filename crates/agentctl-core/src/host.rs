@@ -35,6 +35,21 @@ pub struct Deadlines {
     pub gateway: Duration,
 }
 
+/// The limits of launches from below an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchLimits {
+    /// How deep agents may be below the first one.
+    pub depth: u32,
+    /// How many agents that one agent launched may live at once.
+    pub children: u32,
+}
+
+impl Default for LaunchLimits {
+    fn default() -> Self {
+        Self { depth: 2, children: 8 }
+    }
+}
+
 /// A remote server from the configuration.
 #[derive(Clone, Default)]
 pub struct Gateway {
@@ -137,6 +152,8 @@ pub struct Host {
     pub deadlines: Deadlines,
     /// An agent may answer the asks of sessions that are neither its own nor above it.
     pub agents_may_answer_others: bool,
+    /// The limits of launches from below an agent.
+    pub launch_limits: LaunchLimits,
     /// Cache of file contents, in long-running processes only.
     pub file_cache: Option<Arc<FileCache>>,
 }
@@ -159,6 +176,7 @@ impl Host {
             clock,
             deadlines: Deadlines::default(),
             agents_may_answer_others: false,
+            launch_limits: LaunchLimits::default(),
             file_cache: None,
         }
     }

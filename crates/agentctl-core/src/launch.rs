@@ -7,6 +7,7 @@
 //! named here.
 
 mod arrival;
+mod brakes;
 pub mod context;
 mod continuing;
 mod error;
@@ -26,6 +27,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use self::arrival::Arrival;
+use self::brakes::Braked;
+pub(crate) use self::brakes::check as check_brakes;
 pub use self::continuing::check_continuable;
 use self::continuing::{in_known_home, unserved};
 pub use self::error::LaunchError;
@@ -36,7 +39,7 @@ use crate::fleet::{self, Adapters, Fleet, Query};
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};
 use crate::locks::{self, Holder};
-use crate::marks::{self, AGENT_ENV, MARKER, SHIM};
+use crate::marks::{self, AGENT_ENV, LAUNCHED_BY, MARKER, SHIM};
 use crate::model::{Callback, Exit, Fault, Locator, ProcId, Target, is_session_id};
 use crate::native::private;
 use crate::runs::{self, FIRST_OUTPUT_BYTES, Run, Runs, ServerStay, Spec};
@@ -133,6 +136,7 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
     if let Some(from) = &launch.from {
         in_known_home(fleet, from)?;
     }
+    let braked = brakes::of_this_process(fleet)?;
     if let Some(remote) = control.remote() {
         return remote::launch(fleet, remote, &launch);
     }
@@ -146,20 +150,30 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
         Begin::Resume(_) => Arrival::expected(fleet, from),
         _ => Arrival::unwritten(),
     });
-    let spec = spec(&fleet.host, &launch, &start);
+    let mark = braked.as_ref().map(|braked| braked.mark.to_string());
+    let spec = Spec { launched_by: mark.clone(), ..spec(&fleet.host, &launch, &start) };
     if spec.server.is_some() {
         let made = private::directory(&fleet.host.runtime());
         made.map_err(io("the folder of the server's socket cannot be made"))?;
     }
+    let counted = braked.as_ref().map(|braked: &Braked| braked.enter(&fleet.host)).transpose()?;
     let runs = Runs::of(&fleet.host);
     let (run, _launching) =
         runs.create(&spec, &launch.prompt).map_err(io("the run's folder cannot be created"))?;
     let outer = around_us(fleet.adapters);
-    let starting = Starting { launch: &launch, control, start: &start, outer };
+    let starting = Starting { launch: &launch, control, start: &start, outer, mark };
     prepare::run(&fleet.host, &starting, &run)?;
     let shim = spawn_shim(&fleet.host, &run, &starting, entries)
         .map_err(io("the agent's parent cannot be started"))?;
     let mut waiting = FirstOutputWait { fleet, run: &run, shim, control, launch: &launch };
+    if let Some(Err(error)) = braked.as_ref().map(|braked| braked.check_children(&fleet.host, 0)) {
+        // Launches that use another runtime directory hold another lock.
+        waiting.until_exec();
+        stop::end_run(fleet, &run.id);
+        return Err(error);
+    }
+    // The shim runs: the next launch counts it.
+    drop(counted);
     let server = control.private_server().filter(|_| launch.order.is_attended());
     let up = match server {
         Some(server) => waiting.for_server(server),
@@ -280,6 +294,7 @@ fn spec(host: &Host, launch: &LaunchOrder, start: &Start) -> Spec {
         callback: launch.callback.clone(),
         base: launch.base.clone(),
         server: server_stay(launch),
+        launched_by: None,
         announce: true,
         at: host.now(),
     }
@@ -299,6 +314,8 @@ struct Starting<'a> {
     start: &'a Start,
     /// Variables of the agent that this program runs inside of: see [`around_us`].
     outer: Vec<String>,
+    /// The mark of a launch from below an agent.
+    mark: Option<String>,
 }
 
 impl Starting<'_> {
@@ -320,7 +337,7 @@ impl Starting<'_> {
 pub fn around_us(adapters: Adapters) -> Vec<String> {
     let controls = adapters.iter().filter_map(|a| a.control());
     let theirs = controls.flat_map(Control::own_variables).map(ToString::to_string);
-    std::iter::once(MARKER.to_owned()).chain(theirs).collect()
+    [MARKER, LAUNCHED_BY].map(str::to_owned).into_iter().chain(theirs).collect()
 }
 
 /// Starts the shim, the agent's parent. It inherits the locks and passes them on to the agent's starter.
@@ -339,12 +356,15 @@ fn spawn_shim(
         start.program.clone().into(),
     ];
     args.extend(start.args.iter().cloned());
+    // The mark stands last: no variable of the request replaces it.
+    let mark = starting.mark.clone().map(|mark| (LAUNCHED_BY.to_owned(), mark));
     let env = AgentEnv {
-        set: start.set.iter().chain(&launch.env).cloned().collect(),
+        set: start.set.iter().chain(&launch.env).chain(&mark).cloned().collect(),
         unset: start.unset.clone(),
     };
     let mut set: Vec<(OsString, OsString)> =
         vec![(AGENT_ENV.into(), serde_json::to_string(&env)?.into())];
+    set.extend(mark.map(|(name, value)| (name.into(), value.into())));
     // The shim runs in another directory, so a relative path is made absolute.
     let config = host.var(marks::CONFIG).map(|path| host.cwd.join(path));
     set.extend(config.map(|path| (marks::CONFIG.into(), path.into_os_string())));

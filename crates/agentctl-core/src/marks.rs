@@ -13,6 +13,9 @@ use crate::model::{ProcId, is_session_id};
 
 /// The variable that names a run in the environment of its agent.
 pub const MARKER: &str = "AGENTCTL_RUN";
+/// The variable that says which agent launched this one, and how deep it is. The environment of the shim and of the
+/// agent have it if the launch came from below an agent.
+pub const LAUNCHED_BY: &str = "AGENTCTL_LAUNCHED_BY";
 /// The variable in which the shim receives what only the agent's environment may contain. It is written
 /// into no file and no argument, and hooks do not receive it.
 pub const AGENT_ENV: &str = "AGENTCTL_AGENT_ENV";
@@ -144,6 +147,66 @@ impl std::fmt::Display for Marker {
     }
 }
 
+/// The value of [`LAUNCHED_BY`]: the depth of the launched agent, and the agent that launched it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchMark {
+    /// How many agents are above it.
+    pub depth: u32,
+    /// The greatest depth and number of children that counted for this launch. No launch below has greater ones.
+    pub limits: (u32, u32),
+    /// The adapter and the id of the parent's session, if they were known.
+    pub session: Option<(String, String)>,
+    /// The pid and the start time of the parent's process; `None` for a launch by a fuse.
+    pub process: Option<(u32, u64)>,
+}
+
+impl LaunchMark {
+    /// Parses the value.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.strip_prefix("v1:")?.split(':').collect();
+        let [depth, most_depth, most_children, adapter, id, pid, ticks] = parts.as_slice() else {
+            return None;
+        };
+        let session = match (*adapter, *id) {
+            ("", "") => None,
+            (adapter, id) if is_session_id(adapter) && is_session_id(id) => {
+                Some((adapter.to_owned(), id.to_owned()))
+            }
+            _ => return None,
+        };
+        let process = match (*pid, *ticks) {
+            ("", "") => None,
+            (pid, ticks) => Some((pid.parse().ok()?, ticks.parse().ok()?)),
+        };
+        let limits = (most_depth.parse().ok()?, most_children.parse().ok()?);
+        Some(Self { depth: depth.parse().ok()?, limits, session, process })
+    }
+
+    /// Says whether both launches came from the same agent.
+    #[must_use]
+    pub fn has_parent_of(&self, other: &Self) -> bool {
+        match (&self.session, &other.session) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            // The session of one of them was not known: the process decides.
+            _ => self.process == other.process,
+        }
+    }
+}
+
+impl std::fmt::Display for LaunchMark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (adapter, id) =
+            self.session.as_ref().map_or(("", ""), |(adapter, id)| (adapter.as_str(), id.as_str()));
+        let (depth, children) = self.limits;
+        write!(f, "v1:{}:{depth}:{children}:{adapter}:{id}:", self.depth)?;
+        match self.process {
+            Some((pid, ticks)) => write!(f, "{pid}:{ticks}"),
+            None => f.write_str(":"),
+        }
+    }
+}
+
 /// Returns the run that a command line `agentctl shim …/runs/<run> …` names. A command line is no proof.
 pub(crate) fn shim_of(process: &Process) -> Option<&str> {
     let [_, word, folder, ..] = process.argv.as_slice() else { return None };
@@ -188,6 +251,47 @@ pub(crate) fn forming_deadline() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_launch_mark_is_read_as_it_was_written_and_rubbish_is_none() {
+        let session = Some(("demo".to_owned(), "0199-ab".to_owned()));
+        for (session, process) in [
+            (session.clone(), Some((42, 17))),
+            (session.clone(), None),
+            (None, Some((42, 17))),
+            (None, None),
+        ] {
+            let mark = LaunchMark { depth: 2, limits: (2, 8), session, process };
+            assert_eq!(LaunchMark::parse(&mark.to_string()), Some(mark));
+        }
+        for rubbish in [
+            "",
+            "2",
+            "v1:2",
+            "v1:1:2:8:demo:a:1",
+            "v1:x:2:8::::",
+            "v1:-1:2:8::::",
+            "v1:1:2:8:demo::1:2",
+            "v1:1:2:8:a:../b:1:2",
+            "v1:1:2:8:a:b:1:2:3",
+        ] {
+            assert_eq!(LaunchMark::parse(rubbish), None, "{rubbish}");
+        }
+    }
+
+    #[test]
+    fn children_of_one_session_have_one_parent_even_if_its_process_changed() {
+        let mark = |id: Option<&str>, pid: u32| LaunchMark {
+            depth: 1,
+            limits: (2, 8),
+            session: id.map(|id| ("demo".to_owned(), id.to_owned())),
+            process: Some((pid, 1)),
+        };
+        assert!(mark(Some("a"), 1).has_parent_of(&mark(Some("a"), 2)));
+        assert!(!mark(Some("a"), 1).has_parent_of(&mark(Some("b"), 1)));
+        assert!(mark(None, 1).has_parent_of(&mark(Some("b"), 1)), "one of them was not known");
+        assert!(!mark(None, 1).has_parent_of(&mark(None, 2)));
+    }
 
     #[test]
     fn a_marker_is_read_as_it_was_written_and_rubbish_is_none() {

@@ -35,7 +35,7 @@ pub use self::file_edit::{FileEdit, Hunk};
 pub(crate) use self::identity::{digest, identity};
 pub use self::message::{Image, Message, Role, ToolResult};
 pub use self::process::{Exit, Join, ProcId, ServingProcess};
-pub use self::session::{EndedBy, EndedByKind, Evidence, Session, Tokens};
+pub use self::session::{EndedBy, EndedByKind, Evidence, LaunchedBy, Session, Tokens};
 pub use self::shell_line::shell_line;
 pub use self::status::{Outcome, Reason, ReasonKind, Status};
 pub use self::time::Time;

@@ -21,8 +21,8 @@ pub use self::hook_report::{HookMoment, HookReport};
 use crate::adapters::control::{Begin, Permissions};
 use crate::host::Host;
 use crate::kernel::{Kernel, Liveness, Process};
-use crate::marks::{self, Marker};
-use crate::model::{Callback, EndedBy, Exit, ProcId, Time, is_session_id};
+use crate::marks::{self, LaunchMark, Marker};
+use crate::model::{Callback, EndedBy, Exit, LaunchedBy, ProcId, Time, is_session_id};
 use crate::native::private;
 
 /// Limit of the agent's first output that is read.
@@ -77,12 +77,25 @@ pub struct Spec {
     /// The order is carried out by a server that was started for this run, which stays this long.
     #[serde(default)]
     pub server: Option<ServerStay>,
+    /// The mark of a launch from below an agent: see [`marks::LaunchMark`].
+    #[serde(default)]
+    pub launched_by: Option<String>,
     /// A daemon announces the end of this run, late if necessary. Missing (false) in runs older than the
     /// daemon: their ends are never announced.
     #[serde(default)]
     pub announce: bool,
     /// When it was launched.
     pub at: Time,
+}
+
+impl Spec {
+    /// Returns the agent that ordered the launch, if it came from below one.
+    #[must_use]
+    pub fn launcher(&self) -> Option<LaunchedBy> {
+        let mark = LaunchMark::parse(self.launched_by.as_deref()?)?;
+        let (adapter, id) = mark.session.unzip();
+        Some(LaunchedBy { adapter, id, depth: mark.depth })
+    }
 }
 
 /// How long the server of a run stays.

@@ -56,6 +56,7 @@ struct File {
     permissions: Option<Permissions>,
     ask: Option<Span>,
     answers: AnswersTable,
+    limits: LimitsTable,
     roots: BTreeMap<String, Vec<PathBuf>>,
     deadline: Deadline,
     runs: RunsTable,
@@ -85,6 +86,13 @@ impl<'de> Deserialize<'de> for Hidden {
 #[serde(deny_unknown_fields, default)]
 struct AnswersTable {
     agents: Option<AnsweringAgents>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsTable {
+    depth: Option<u32>,
+    children: Option<u32>,
 }
 
 /// The asks that agents may answer.
@@ -474,6 +482,9 @@ fn apply(host: &mut Host, mut file: File, problems: &mut Vec<Problem>) -> Defaul
         }
     }
     host.agents_may_answer_others = file.answers.agents == Some(AnsweringAgents::Others);
+    let limits = &mut host.launch_limits;
+    limits.depth = file.limits.depth.unwrap_or(limits.depth);
+    limits.children = file.limits.children.unwrap_or(limits.children);
     let worktree = worktree::settings(host, file.worktree, problems);
     worktree::tell(host, &worktree);
     let usual = Defaults::default();
@@ -523,7 +534,10 @@ mod tests {
     fn every_listed_key_is_read() {
         for key in keys() {
             let name = key.name.replace("[]", "");
-            // No key takes a number.
+            if key.kind == KeyType::Count {
+                continue;
+            }
+            // No other key takes a number.
             let text = match key.name.split_once("[].") {
                 Some((list, "url")) => format!("[[{list}]]\nurl = 5\n"),
                 Some((list, field)) => format!("[[{list}]]\nurl = \"https://a\"\n{field} = 5\n"),

@@ -6,6 +6,7 @@
 //! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
 mod begin;
+mod below;
 mod changes;
 mod cleaned;
 mod completions;
@@ -47,6 +48,7 @@ mod unresolved;
 mod waited;
 
 pub use self::begin::{BeginAdapter, BeginDocument, begin_choices};
+pub use self::below::refused_below;
 pub use self::changes::ListChanges;
 pub use self::cleaned::{clean_line, not_cleaned, not_taken, rescued_line, take_lines};
 pub use self::completions::{
@@ -88,19 +90,19 @@ pub use self::output_line::{OutputKind, OutputLine};
 pub use self::paced_feed::{NextStep, PacedFeed};
 pub use self::refused_word::{not_named, refused_word};
 pub use self::row_changes::RowChanges;
-pub use self::sent::{not_sent, turn_not_ended, unconfirmed_message};
+pub use self::sent::{not_sent, turn_not_ended, unconfirmed};
 pub use self::sentences::{
     exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,
 };
-pub use self::session_facts::{ended_by_text, grouped_number, span_text};
+pub use self::session_facts::{ended_by_text, grouped_number, launched_by_text, span_text};
 pub use self::session_list::{SessionList, session_list};
 pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
 pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
 pub use self::talk::{Talk, TalkGrowth, TalkPage, talk_page};
 pub use self::time::{
-    NoBeginning, age, beginning, local_clock, local_date, local_hour, local_minute,
+    NoBeginning, USUAL_HISTORY, age, beginning, local_clock, local_date, local_hour, local_minute,
 };
 pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
 pub use self::unresolved::unresolved;

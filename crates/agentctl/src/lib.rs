@@ -12,6 +12,7 @@ pub mod demo;
 pub mod face;
 pub mod failure;
 pub mod http;
+pub mod mcp;
 pub mod parallel;
 pub mod place;
 pub mod protocol;

@@ -24,7 +24,7 @@ use crate::hooks::{self, Facts};
 use crate::host::Host;
 use crate::launch::context::ContextError;
 use crate::launch::slots::SlotsError;
-use crate::launch::{LaunchError, LaunchOrder, StartedLaunch, launch};
+use crate::launch::{LaunchError, LaunchOrder, StartedLaunch, check_brakes, launch};
 use crate::locks::Holder;
 use crate::model::{Fault, InternedName, SCHEMA_VERSION, Session, Target, word};
 use crate::resolve::resolve;
@@ -269,6 +269,10 @@ impl Fleet {
         }
         if request.worktree.is_some() && is_remote(beginning.adapter) {
             return Err(NotStarted::DirectoryOnServer(beginning.adapter.name()));
+        }
+        if request.worktree.is_some() {
+            // Before a worktree is made.
+            check_brakes(self, 1).map_err(NotStarted::Failed)?;
         }
         let context = request.context.read(&self.host, &beginning.cwd);
         let context = context.map_err(NotStarted::Context)?;

@@ -36,7 +36,9 @@ pub struct ExplainedSession {
 }
 
 impl WhyDocument {
-    fn of(session: &Session) -> Self {
+    /// Explains the status of a session that was looked at.
+    #[must_use]
+    pub fn of(session: &Session) -> Self {
         Self {
             id: session.id.clone(),
             status: session.status,

@@ -166,6 +166,7 @@ impl Launch {
     /// Adds its fields to its session.
     pub fn add(&self, session: &mut Session) {
         session.run = Some(self.run.id.clone());
+        session.launched_by = self.spec.launcher();
         session.group = self.spec.group.clone().or_else(|| session.group.take());
         // A name in the agent's own record is newer.
         session.name = session.name.take().or_else(|| self.spec.name.clone());

@@ -15,12 +15,12 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use self::short_list::{short_cow, short_list};
-use super::order::Placed;
+use super::order::{Placed, sort};
 use super::short_ids::Typed;
 use super::verdict;
 use crate::model::{
-    EndedBy, Evidence, Exit, Fault, InternedName, Join, Listing, Outcome, ProcId, Reason,
-    SCHEMA_VERSION, ServingProcess, Session, Status, Time, Tokens,
+    EndedBy, Evidence, Exit, Fault, InternedName, Join, LaunchedBy, Listing, Outcome, ProcId,
+    Reason, SCHEMA_VERSION, ServingProcess, Session, Status, Time, Tokens,
 };
 
 /// One row, packed.
@@ -32,6 +32,8 @@ pub(super) struct Packed {
     newest: Option<Time>,
     pid: Option<u32>,
     is_child: bool,
+    /// The session that launched it, if the rows are a tree.
+    launcher: Option<Box<str>>,
     /// How many bytes of its id a table shows.
     id_bytes: u8,
     /// The last piece of evidence, where the row packed before has the same.
@@ -76,6 +78,7 @@ struct Flat<'a> {
     cost_usd: Option<f64>,
     group: Option<&'a str>,
     run: Option<&'a str>,
+    launched_by: Cow<'a, Option<LaunchedBy>>,
     #[serde(deserialize_with = "short_cow")]
     notes: Cow<'a, [String]>,
     #[serde(deserialize_with = "short_cow")]
@@ -123,6 +126,7 @@ impl Packer {
             newest: session.last_activity_at.or(session.started_at),
             pid: session.pid,
             is_child: session.parent.is_some(),
+            launcher: None,
             id_bytes: u8::MAX,
             shared,
             bytes: flat_bytes(session, own).into_boxed_slice(),
@@ -169,6 +173,7 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
         cost_usd,
         group,
         run,
+        launched_by,
         parent,
         notes,
         evidence: _,
@@ -197,6 +202,7 @@ fn flat_bytes(session: &Session, own_evidence: &[Evidence]) -> Vec<u8> {
         cost_usd: *cost_usd,
         group: group.as_deref(),
         run: run.as_deref(),
+        launched_by: Cow::Borrowed(launched_by),
         notes: Cow::Borrowed(notes),
         evidence: Cow::Borrowed(own_evidence),
         open_call: open_call.as_deref(),
@@ -249,6 +255,7 @@ impl Packed {
             cost_usd: flat.cost_usd,
             group: text(flat.group),
             run: text(flat.run),
+            launched_by: flat.launched_by.into_owned(),
             parent: text(flat.head.parent),
             notes: flat.notes.into_owned(),
             evidence,
@@ -274,7 +281,7 @@ impl Placed for Packed {
     }
 
     fn parent(&self) -> Option<&str> {
-        if self.is_child { self.head().parent } else { None }
+        if self.is_child { self.head().parent } else { self.launcher.as_deref() }
     }
 
     fn rank(&self) -> (Status, Reverse<Option<Time>>) {
@@ -375,7 +382,18 @@ impl Rows {
         Some(id.get(..usize::from(row.id_bytes)).unwrap_or(id))
     }
 
-    /// Returns the parent of one row, for a subagent.
+    /// Puts subagents and launched sessions below the sessions that they come from.
+    #[must_use]
+    pub fn in_tree(mut self) -> Self {
+        for row in &mut self.packed {
+            let launched_by = row.unpack().launched_by;
+            row.launcher = launched_by.and_then(|by| by.id).map(String::into_boxed_str);
+        }
+        sort(&mut self.packed);
+        self
+    }
+
+    /// Returns the parent of one row: of a subagent, and in a tree also of a launched session.
     #[must_use]
     pub fn parent(&self, at: usize) -> Option<&str> {
         self.packed.get(at)?.parent()
@@ -455,7 +473,7 @@ mod tests {
             "exit": {"code": 1, "signal": 2}, "cost_usd": 0.1,
             "ended_by": {"kind": "fuse", "detail": "ttl"},
             "tokens": {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4},
-            "group": "group", "run": "run", "parent": "parent", "notes": ["a", "b"],
+            "group": "group", "run": "run", "launched_by": {"adapter": "any", "id": "two", "depth": 1}, "parent": "parent", "notes": ["a", "b"],
             "evidence": [evidence("first"), evidence("second")],
         });
         let session: Session = serde_json::from_value(session).unwrap();

@@ -40,6 +40,7 @@ pub fn blank_session(adapter: InternedName, root: String) -> Session {
         cost_usd: None,
         group: None,
         run: None,
+        launched_by: None,
         parent: None,
         notes: Vec::new(),
         evidence: Vec::new(),

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::adapters::Look;
 use crate::fleet::{self, Fleet, Query};
 use crate::kernel::{Liveness, Process};
-use crate::marks::{self, MARKER, Marker, hook};
-use crate::model::{InternedName, Session, word};
+use crate::marks::{self, LAUNCHED_BY, LaunchMark, MARKER, Marker, hook};
+use crate::model::{InternedName, Session, Target, word};
 
 /// The variables that name the configuration file.
 const CONFIGURATION_VARIABLES: [&str; 3] = [marks::CONFIG, "XDG_CONFIG_HOME", "HOME"];
@@ -51,6 +51,9 @@ pub enum AnswererLink {
     AgentMark,
     /// The daemon runs it as the action of a fuse, which agents can set too.
     FuseAction,
+    /// It launched an agent above, or the agent that launched that one, and so on. It is no ancestor: a launched
+    /// agent is detached.
+    Launcher,
 }
 
 /// The process that answers.
@@ -103,7 +106,44 @@ impl Answerer {
                 }
             }
         }
+        if !above.is_empty() {
+            above.extend(launchers(fleet, &above));
+        }
         Self { pid, above, unseen: None }
+    }
+
+    /// Returns the links to the nearest agent above this process: several if it serves several sessions. A mark
+    /// in the environment may be of an agent further above, so it counts only where no agent is an ancestor.
+    #[must_use]
+    pub fn nearest_agent(&self) -> Vec<&AnswererAbove> {
+        let is_ancestor =
+            |above: &&AnswererAbove| matches!(above.link, AnswererLink::Agent | AnswererLink::Shim);
+        let nearest = self.above.iter().find(is_ancestor).or_else(|| self.above.first());
+        let Some(nearest) = nearest else { return Vec::new() };
+        let same = |above: &&AnswererAbove| above.pid == nearest.pid && above.link == nearest.link;
+        self.above.iter().filter(same).collect()
+    }
+
+    /// Says whether this process is known to run below a session or process.
+    #[must_use]
+    pub fn is_below(&self, target: &Target) -> bool {
+        self.above.iter().any(|above| match (&target.session, &above.session) {
+            (Some(locator), Some(above)) => {
+                let is_it = above.id == locator.id || Some(&above.id) == locator.parent.as_ref();
+                above.adapter == target.adapter && is_it
+            }
+            (Some(_), None) => false,
+            (None, _) => target.pid == Some(above.pid),
+        })
+    }
+
+    /// Says whether this process runs below a session or process, or may do so: its ancestors or the session of
+    /// one of them are not known.
+    #[must_use]
+    pub fn may_be_below(&self, target: &Target) -> bool {
+        self.unseen.is_some()
+            || self.above.iter().any(|above| above.session.is_none())
+            || self.is_below(target)
     }
 
     /// Says whether this process may not answer the asks of a session.
@@ -133,7 +173,7 @@ impl Answerer {
 
     /// Says whether the agents above the answering process were started with the configuration file that this
     /// process has read. A process below an agent can name another file in its own environment.
-    fn shares_configuration(&self, fleet: &Fleet) -> bool {
+    pub(crate) fn shares_configuration(&self, fleet: &Fleet) -> bool {
         let kernel = &fleet.host.kernel;
         let named = |pid: u32| {
             let process = kernel.process(pid).ok().flatten()?;
@@ -224,6 +264,35 @@ impl Seen<'_> {
         let values = self.fleet.host.kernel.environ(&process.id, &[name]).ok()?;
         values.into_iter().next().flatten()
     }
+}
+
+/// Returns the agents that launched the agents above, as the environment of each agent names its launcher.
+fn launchers(fleet: &Fleet, above: &[AnswererAbove]) -> Vec<AnswererAbove> {
+    const MAX_LAUNCHERS: usize = 32;
+    let kernel = &fleet.host.kernel;
+    let mut found: Vec<AnswererAbove> = Vec::new();
+    let mut pids: Vec<u32> = above.iter().map(|above| above.pid).collect();
+    while let Some(pid) = pids.pop().filter(|_| found.len() < MAX_LAUNCHERS) {
+        let Some(process) = kernel.process(pid).ok().flatten() else { continue };
+        let values = kernel.environ(&process.id, &[LAUNCHED_BY]).unwrap_or_default();
+        let mark = values.into_iter().next().flatten();
+        let Some(mark) = mark.as_deref().and_then(LaunchMark::parse) else { continue };
+        let Some((adapter, id)) = mark.session else { continue };
+        let Some(adapter) = fleet.adapter(&adapter) else { continue };
+        let session = Some(AnswererSession { adapter: adapter.name(), id });
+        let (pid, ticks) = mark.process.unwrap_or_default();
+        let link = AnswererAbove { pid, session, link: AnswererLink::Launcher };
+        if found.contains(&link) {
+            continue;
+        }
+        // A process that has ended, or another one with its pid, names no further launcher.
+        let launcher = kernel.process(pid).ok().flatten();
+        if launcher.is_some_and(|launcher| launcher.id.start_ticks == ticks) {
+            pids.push(pid);
+        }
+        found.push(link);
+    }
+    found
 }
 
 fn link(process: &Process, session: Option<AnswererSession>, link: AnswererLink) -> AnswererAbove {

@@ -138,6 +138,32 @@ pub enum LaunchError {
         /// The reason.
         why: String,
     },
+    /// The launch comes from below an agent, and the launched one would be too deep.
+    #[error("the agent that launches is at depth {depth}, and the limit of the depth is {limit}")]
+    TooDeep {
+        /// The depth of the agent above this process.
+        depth: u32,
+        /// The greatest depth of a launched agent.
+        limit: u32,
+    },
+    /// The launch comes from below an agent that has too many live agents already.
+    #[error("{} has launched {alive} agents that live{}, and the limit is {limit}", parent.as_deref().unwrap_or("the agent above this process"), wanted(*more))]
+    TooManyChildren {
+        /// The agent above this process.
+        parent: Option<String>,
+        /// How many agents of it live.
+        alive: usize,
+        /// How many more were to be launched.
+        more: usize,
+        /// How many may live.
+        limit: u32,
+    },
+    /// Whether the launch keeps to the limits of agents is unknown.
+    #[error("cannot tell whether this launch keeps to the depth limit of agents: {why}")]
+    UnknownDepth {
+        /// The reason.
+        why: String,
+    },
     /// An operation on our own files or processes failed.
     #[error("{what}: {source}")]
     Io {
@@ -146,6 +172,10 @@ pub enum LaunchError {
         /// Why it failed.
         source: std::io::Error,
     },
+}
+
+fn wanted(more: usize) -> String {
+    if more > 1 { format!(" and wants {more} more") } else { String::new() }
 }
 
 fn held_by(holders: &[Holder]) -> String {

@@ -89,6 +89,17 @@ pub struct EndedBy {
     pub detail: Option<String>,
 }
 
+/// The agent that launched a session.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct LaunchedBy {
+    /// Its adapter; null if its session was not known.
+    pub adapter: Option<String>,
+    /// Its session; null if it was not known.
+    pub id: Option<String>,
+    /// How many agents are above the launched session.
+    pub depth: u32,
+}
+
 /// One session of one agent, or a live agent process that serves none yet (`id` is null).
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Session {
@@ -145,6 +156,9 @@ pub struct Session {
     pub group: Option<String>,
     /// The run that launched it.
     pub run: Option<String>,
+    /// The agent that launched it; null if a person did, or it was not launched from here.
+    #[serde(default)]
+    pub launched_by: Option<LaunchedBy>,
     /// The session this one is a subagent of.
     pub parent: Option<String>,
     /// Remarks for the user.

@@ -23,6 +23,7 @@ mod listed;
 mod locks;
 mod logs;
 mod man;
+mod mcp;
 mod name;
 mod notify;
 mod resume;
@@ -54,7 +55,7 @@ use agentctl_core::resolve::HERE;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Loaded;
-use crate::face::{OutputKind, OutputLine, unresolved};
+use crate::face::{OutputKind, OutputLine, USUAL_HISTORY, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -118,6 +119,7 @@ enum Command {
     Runs(runs::RunsArgs),
     Prune(runs::PruneArgs),
     Rm(runs::RmArgs),
+    Mcp(mcp::McpArgs),
     Daemon(daemon::DaemonArgs),
     Web(web::WebArgs),
     #[command(subcommand)]
@@ -222,6 +224,10 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             let loaded = crate::config::load_all()?;
             config::cmd_config(ui, &loaded, &command)
         }
+        Command::Mcp(args) => {
+            let loaded = loaded(ui)?;
+            mcp::cmd_mcp(loaded, args)
+        }
         Command::Adapters(args) => without_sources(ui, adapters::cmd_adapters, &args),
         Command::Demo(args) => without_sources(ui, demo::cmd_demo, &args),
         Command::Schema(args) => schema::cmd_schema(ui, &args),
@@ -316,7 +322,7 @@ fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
 
 /// Finds the sessions of a group: the live ones, and those that ended in the last days.
 fn group_members(fleet: &Fleet, group: &str) -> Result<(Vec<Target>, Vec<Fault>), Failure> {
-    let since_ms = list::since(&fleet.host, list::USUAL_HISTORY)?.map(Time::millis);
+    let since_ms = list::since(&fleet.host, USUAL_HISTORY)?.map(Time::millis);
     let query = Query { all: true, since_ms, group: Some(group.to_owned()), ..Query::default() };
     let listing = fleet.list(&query);
     if !listing.sessions.is_empty() {

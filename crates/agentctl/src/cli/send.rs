@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, SendRequest};
 use agentctl_core::send::SendError;
 
-use crate::face::{not_sent, turn_not_ended, unconfirmed_message};
+use crate::face::{not_sent, turn_not_ended, unconfirmed};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
@@ -36,10 +36,9 @@ fn report(ui: &mut Ui, document: &SendDocument, json: bool) -> Outcome {
         ui.line(&format!("sent  {id}  ({how})"))?;
     }
     ui.flush()?;
-    if document.confirmed {
+    let Some(failure) = unconfirmed(document) else {
         return Ok(super::answered(ui, &document.faults));
-    }
-    let failure = unconfirmed_message(document);
+    };
     if json { Ok(failure.beside_data(ui)) } else { Err(failure) }
 }
 

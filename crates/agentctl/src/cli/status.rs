@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 
 use super::ids;
 use crate::face::{
-    RowContext, Template, age, ended_by_text, exit_value, grouped_number, local_minute,
-    session_reason_in_brackets, span_text, unresolved,
+    RowContext, Template, age, ended_by_text, exit_value, grouped_number, launched_by_text,
+    local_minute, session_reason_in_brackets, span_text, unresolved,
 };
 use crate::failure::{Failure, Outcome};
 use crate::session_table::{self, SessionRow};
@@ -117,6 +117,7 @@ fn lines(ui: &Ui, host: &Host, document: &StatusDocument) -> Vec<String> {
     field("cost", session.cost_usd.map(|c| format!("${c:.4}")));
     field("group", session.group.as_deref().map(one_line));
     field("run", session.run.clone());
+    field("launched by", session.launched_by.as_ref().map(|by| one_line(&launched_by_text(by))));
     field("parent", session.parent.clone());
     field("prompt", session.prompt.as_deref().map(|p| clean(p).replace('\n', " ")));
     for (index, line) in message_lines(document).into_iter().enumerate() {

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::Span;
 use super::finding::{Finding, Problem};
-use super::keys::{Key, KeyType, Part, keys};
+use super::keys::{Key, KeyType, MAX_COUNT, Part, keys};
 
 /// A configuration file whose keys are known and have the right types.
 #[derive(Debug, Default)]
@@ -236,6 +236,7 @@ fn check(key: &Key, shown: &str, value: &DeValue<'_>) -> Result<(), Problem> {
         }
         KeyType::Span => value.is_str(),
         KeyType::Flag => value.is_bool(),
+        KeyType::Count => count(value).is_some_and(|count| (0..=MAX_COUNT).contains(&count)),
         KeyType::Texts | KeyType::Paths => texts(),
     };
     if !fits {
@@ -262,6 +263,12 @@ fn check(key: &Key, shown: &str, value: &DeValue<'_>) -> Result<(), Problem> {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns a whole number.
+fn count(value: &DeValue<'_>) -> Option<i64> {
+    let number = value.as_integer()?;
+    i64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
 /// Says whether a text is the name or an alias of an adapter.

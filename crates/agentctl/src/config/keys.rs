@@ -3,10 +3,13 @@
 
 use agentctl_core::adapters::{self, Settings};
 use agentctl_core::ask::LaunchDefaults;
-use agentctl_core::host::Deadlines;
+use agentctl_core::host::{Deadlines, LaunchLimits};
 
 use super::settings::{DESKTOP_PROGRAM, METRICS_LISTEN};
 use super::web::WEB_LISTEN;
+
+/// The largest number that a key takes.
+pub(super) const MAX_COUNT: i64 = 1000;
 
 /// The type of the value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub enum KeyType {
     Texts,
     /// A list of paths.
     Paths,
+    /// A number from 0 to 1000.
+    Count,
     /// One of these words.
     Choice(Vec<&'static str>),
 }
@@ -76,6 +81,7 @@ impl KeyType {
             Self::Flag => "boolean",
             Self::Texts => "list of texts",
             Self::Paths => "list of paths",
+            Self::Count => "number",
             Self::Choice(_) => "word",
         }
     }
@@ -91,6 +97,7 @@ impl KeyType {
             Self::Flag => "expected true or false".into(),
             Self::Texts => "expected a list of texts such as [\"a\", \"b\"]".into(),
             Self::Paths => "expected a list of paths such as [\"~/a\", \"/srv/b\"]".into(),
+            Self::Count => format!("expected a number from 0 to {MAX_COUNT}"),
             Self::Choice(words) => {
                 let words: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
                 format!("expected {}", words.join(" or "))
@@ -105,9 +112,8 @@ impl Part {
     pub fn of(name: &str) -> Self {
         let first = name.split(['.', '[']).next().unwrap_or_default();
         match first {
-            "adapter" | "model" | "permissions" | "ask" | "answers" | "hooks" | "worktree" => {
-                Self::Launch
-            }
+            "adapter" | "model" | "permissions" | "ask" | "answers" | "limits" | "hooks"
+            | "worktree" => Self::Launch,
             "roots" | "deadline" => Self::Sources,
             "runs" => Self::Runs,
             "webhooks" | "notify" | "metrics" => Self::Daemon,
@@ -142,6 +148,8 @@ pub fn keys() -> Vec<Key> {
         key("permissions", KeyType::Choice(vec!["default", "edits", "bypass"]), "default"),
         key("ask", KeyType::Span, &span(LaunchDefaults::default().ask)),
         key("answers.agents", KeyType::Choice(vec!["never", "others"]), "never"),
+        key("limits.depth", KeyType::Count, &LaunchLimits::default().depth.to_string()),
+        key("limits.children", KeyType::Count, &LaunchLimits::default().children.to_string()),
     ];
     all.extend(names().map(|name| key(&format!("roots.{name}"), KeyType::Paths, "")));
     all.extend([

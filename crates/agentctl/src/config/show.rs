@@ -167,6 +167,7 @@ fn shown(kind: &KeyType, value: &toml::Value) -> String {
         },
         (_, toml::Value::String(text)) => text.clone(),
         (_, toml::Value::Boolean(flag)) => flag.to_string(),
+        (_, toml::Value::Integer(number)) => number.to_string(),
         (_, toml::Value::Array(items)) => {
             let items = items.iter().filter_map(toml::Value::as_str);
             let items: Vec<String> = items.map(|item| format!("\"{item}\"")).collect();

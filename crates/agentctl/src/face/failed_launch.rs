@@ -187,6 +187,14 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         }
         LaunchError::Silent { .. } => Failure::new(Kind::Failed, message)
             .hint("`launch = \"30s\"` below [deadline] in the configuration gives it longer"),
+        LaunchError::TooDeep { .. } | LaunchError::TooManyChildren { .. } => {
+            Failure::new(Kind::Refused, message).hint(
+                "a person can launch it, or raise [limits] in the configuration of the first agent",
+            )
+        }
+        LaunchError::UnknownDepth { .. } => {
+            Failure::new(Kind::Refused, message).hint("a person can launch it from a terminal")
+        }
         LaunchError::Io { .. } => Failure::new(Kind::Failed, message),
     }
 }

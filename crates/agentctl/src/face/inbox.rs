@@ -370,6 +370,7 @@ fn link_above(answerer: &Answerer) -> String {
         AnswererLink::RunMark | AnswererLink::AgentMark => {
             format!("{name} started this process (pid {pid} has its mark)")
         }
+        AnswererLink::Launcher => format!("{name} launched the agent above this process"),
         AnswererLink::FuseAction => {
             format!(
                 "this process runs below the action of a fuse (pid {pid}), which an agent may have set"

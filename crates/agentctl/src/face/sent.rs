@@ -49,6 +49,28 @@ pub fn not_sent(fleet: &Fleet, text: &str, why: NotSent) -> Failure {
     }
 }
 
+/// Says why it is not known that a message arrived; `None` if the session's own record holds it.
+#[must_use]
+pub fn unconfirmed(document: &SendDocument) -> Option<Failure> {
+    if document.confirmed {
+        return None;
+    }
+    let seconds = document.watched_ms / 1000;
+    let message = match (document.taken, document.how) {
+        (true, MessageWay::Steered) => format!(
+            "the agent has taken the message, but its record does not hold it after {seconds} s: it may be recorded when the tool or the answer that runs has ended"
+        ),
+        (true, MessageWay::TurnBegun) => format!(
+            "the agent has taken the message, but its record does not hold it after {seconds} s"
+        ),
+        (false, _) => format!(
+            "whether the message arrived is not known: its record does not hold it after {seconds} s"
+        ),
+    };
+    let hint = "it was sent once; look with `agentctl logs` before you send it again";
+    Some(Failure::new(Kind::Failed, message).hint(hint))
+}
+
 /// Says why a turn was not ended.
 #[must_use]
 pub fn turn_not_ended(fleet: &Fleet, text: &str, why: TurnNotEnded) -> Failure {
@@ -73,23 +95,4 @@ pub fn turn_not_ended(fleet: &Fleet, text: &str, why: TurnNotEnded) -> Failure {
 
 fn name(session: &Session) -> String {
     full_name(session.adapter, session.id.as_deref(), session.pid)
-}
-
-/// Says what is known about a message that the record of its session does not hold.
-#[must_use]
-pub fn unconfirmed_message(document: &SendDocument) -> Failure {
-    let seconds = document.watched_ms / 1000;
-    let message = match (document.taken, document.how) {
-        (true, MessageWay::Steered) => format!(
-            "the agent has taken the message, but its record does not hold it after {seconds} s: it may be recorded when the tool or the answer that runs has ended"
-        ),
-        (true, MessageWay::TurnBegun) => format!(
-            "the agent has taken the message, but its record does not hold it after {seconds} s"
-        ),
-        (false, _) => format!(
-            "whether the message arrived is not known: its record does not hold it after {seconds} s"
-        ),
-    };
-    Failure::new(Kind::Failed, message)
-        .hint("it was sent once; look with `agentctl logs` before you send it again")
 }

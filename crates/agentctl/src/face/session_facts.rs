@@ -1,6 +1,16 @@
 //! Facts of one session in words: who ended it, how long it ran, large numbers.
 
-use agentctl_core::model::{EndedBy, EndedByKind};
+use agentctl_core::model::{EndedBy, EndedByKind, LaunchedBy};
+
+/// Returns the agent that launched a session: `codex 0199c1d2 (depth 1)`.
+#[must_use]
+pub fn launched_by_text(by: &LaunchedBy) -> String {
+    let name = match (&by.adapter, &by.id) {
+        (Some(adapter), Some(id)) => format!("{adapter} {id}"),
+        _ => "an agent whose session was not known".to_owned(),
+    };
+    format!("{name} (depth {})", by.depth)
+}
 
 /// Returns who or what ended a session, in a few words.
 #[must_use]

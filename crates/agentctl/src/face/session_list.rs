@@ -22,6 +22,8 @@ pub struct SessionList {
 pub fn session_list(fleet: &Fleet, query: &Query) -> SessionList {
     let began = Instant::now();
     let (rows, warning) = match query.all.then(|| rows_of_daemon(fleet, query)) {
+        // The daemon's rows are not packed as a tree.
+        Some(Ok(rows)) if query.children => (rows.map(Rows::in_tree), None),
         Some(Ok(rows)) => (rows, None),
         Some(Err(error)) => (None, error.untrusted_warning()),
         None => (None, None),

@@ -5,6 +5,9 @@ use jiff::tz::TimeZone;
 
 use crate::config::Span;
 
+/// A list with ended sessions goes back this far.
+pub const USUAL_HISTORY: &str = "7d";
+
 /// The text is neither a span nor a date nor a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoBeginning;

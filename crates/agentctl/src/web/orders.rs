@@ -18,8 +18,7 @@ use super::Web;
 use super::gate::{answerer, check_not_from_agent};
 use super::reply::{Body, body};
 use crate::face::{
-    not_answered, not_sent, not_started, stop_failure, unconfirmed_message, unresolved,
-    unseen_after_launch,
+    not_answered, not_sent, not_started, stop_failure, unconfirmed, unresolved, unseen_after_launch,
 };
 use crate::failure::{Failure, Kind};
 
@@ -83,8 +82,10 @@ pub(super) fn send(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body {
         return Err(Failure::new(Kind::Usage, "the message is empty"));
     }
     match web.fleet.send(&request) {
-        Ok(document) if document.confirmed => body(&document),
-        Ok(document) => Err(unconfirmed_message(&document)),
+        Ok(document) => match unconfirmed(&document) {
+            None => body(&document),
+            Some(failure) => Err(failure),
+        },
         Err(NotSent::Ended | NotSent::NotOne(_) | NotSent::Failed(SendError::Unknown(..))) => {
             let subject = LaunchSubject::Resume { session: request.session };
             start(web, launch_request(subject, request.text))

@@ -23,6 +23,11 @@ struct Check<'a> {
     wrong: Vec<String>,
 }
 
+/// Returns what of a value does not keep to a schema.
+pub(crate) fn violations(schema: &Value, value: &Value) -> Vec<String> {
+    Check::of(schema, value)
+}
+
 impl Check<'_> {
     fn of(root: &Value, value: &Value) -> Vec<String> {
         let mut check = Check { root, wrong: Vec::new() };

@@ -11,8 +11,8 @@ use super::{Fleet, GroupLaunchRequest, PlanPlace, absolute};
 use crate::adapters::Adapter;
 use crate::adapters::control::Permissions;
 use crate::launch::context::PromptContext;
-use crate::launch::directory;
 use crate::launch::slots::{SlotRequest, repeated, worktree_names};
+use crate::launch::{check_brakes, directory};
 use crate::worktrees::{Made, Wanted, new_group};
 
 /// A group launch that can begin.
@@ -44,6 +44,7 @@ impl Fleet {
         defaults: &LaunchDefaults,
     ) -> Result<ReadyGroup, NotStarted> {
         let slots = repeated(&request.slots, request.times.unwrap_or(1), request.max)?;
+        check_brakes(self, slots.len()).map_err(NotStarted::Failed)?;
         let group = request.options.group.clone().unwrap_or_else(new_group);
         let words = LaunchWords { name: None, group: Some(group.clone()) };
         self.check_words(&words).map_err(NotStarted::Words)?;

@@ -100,6 +100,7 @@ impl Rows {
                 newest: row.newest,
                 pid: row.pid,
                 is_child: row.is_child,
+                launcher: None,
                 id_bytes: row.id_bytes,
                 shared,
                 bytes: row.bytes.into(),

@@ -314,6 +314,14 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         ],
     ),
     of(
+        "mcp",
+        &[
+            ("claude mcp add agentctl -- agentctl mcp", "Give Claude Code the tools"),
+            ("agentctl mcp --scope ~/shop", "Only sessions below ~/shop"),
+            ("agentctl mcp --allow-control", "Agents may launch and stop agents"),
+        ],
+    ),
+    of(
         "daemon",
         &[
             ("agentctl daemon status", "Does it run, what does it see"),

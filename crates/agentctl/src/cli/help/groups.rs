@@ -16,7 +16,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("Name", &["name", "group"]),
     ("Guard", &["lock", "unlock", "locks", "fuse", "fuses"]),
     ("Keep", &["runs", "prune", "rm"]),
-    ("Service", &["daemon", "web", "notify"]),
+    ("Service", &["daemon", "web", "mcp", "notify"]),
     (
         "Setup",
         &["doctor", "config", "adapters", demo::COMMAND, "completions", "man", "schema", "version"],

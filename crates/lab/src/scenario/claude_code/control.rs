@@ -12,6 +12,7 @@ use super::ways::{
 use crate::judge::Claim;
 use crate::process::{Held, Started};
 use crate::scenario::control::Kind;
+use crate::scenario::control::mcp::McpClient;
 use crate::stage::{PATIENCE, Stage, Trouble};
 
 /// Claude Code.
@@ -68,6 +69,18 @@ impl Kind for Claude {
     fn permissions(stage: &Stage, id: &str) -> Option<String> {
         let lines = lines(&Self::record(stage, id)?);
         lines.iter().rev().find_map(|l| l["permissionMode"].as_str().map(str::to_owned))
+    }
+}
+
+impl McpClient for Claude {
+    fn server(command: &str, args: &[&str]) -> Vec<String> {
+        let servers = serde_json::json!({"agentctl": {"command": command, "args": args}});
+        let servers = serde_json::json!({"mcpServers": servers});
+        vec!["--mcp-config".into(), servers.to_string()]
+    }
+
+    fn tool(name: &str) -> String {
+        format!("mcp__agentctl__{name}")
     }
 }
 

@@ -30,7 +30,7 @@ pub static AGENT: PlayedAgent = PlayedAgent {
         name: "@anthropic-ai/claude-code",
         beside: Beside::Nothing,
     },
-    scenarios: &[SCENARIOS, &CONTROL, &BARS],
+    scenarios: &[SCENARIOS, &CONTROL, &MCP, &BARS],
 };
 
 /// Every scenario of Claude Code.
@@ -231,6 +231,9 @@ pub static SCENARIOS: &[Scenario] = &[
 
 /// The scenarios of control that all agents share.
 pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Claude>(&CLAUDE);
+
+/// The scenarios of the MCP server that all its clients share.
+pub static MCP: [Scenario; 2] = shared::mcp::scenarios::<control::Claude>(&CLAUDE);
 
 /// The bars of the inbox that all agents share.
 pub static BARS: [Scenario; 4] = inbox_bars::scenarios::<asks::Claude>(&CLAUDE);

@@ -8,6 +8,7 @@ use super::hosted::{first, is, second};
 use super::terminal::threads_of;
 use super::{WORK, env, is_native, recorded, rollout, settings, words};
 use crate::process::{Held, Started, all, directory};
+use crate::scenario::control::mcp::McpClient;
 use crate::scenario::control::{Kind, failing};
 use crate::stage::{Stage, Trouble};
 
@@ -76,6 +77,22 @@ impl Kind for Codex {
         let lines = payloads(&Self::record(stage, id)?);
         let policy = lines.iter().rev().map(|p| &p["sandbox_policy"]).find(|p| !p.is_null())?;
         policy["type"].as_str().or(policy.as_str()).map(str::to_owned)
+    }
+}
+
+impl McpClient for Codex {
+    fn server(command: &str, args: &[&str]) -> Vec<String> {
+        let args: Vec<String> = args.iter().map(|arg| format!("\"{arg}\"")).collect();
+        vec![
+            "-c".into(),
+            format!("mcp_servers.agentctl.command=\"{command}\""),
+            "-c".into(),
+            format!("mcp_servers.agentctl.args=[{}]", args.join(", ")),
+        ]
+    }
+
+    fn tool(name: &str) -> String {
+        format!("mcp__agentctl/{name}")
     }
 }
 

@@ -27,7 +27,7 @@ const CODEX: Agent = Agent("codex");
 /// Codex in the lab.
 pub static AGENT: PlayedAgent = PlayedAgent {
     package: Package { agent: CODEX.0, name: "@openai/codex", beside: Beside::Nothing },
-    scenarios: &[SCENARIOS, &CONTROL, &ASKS, &BARS],
+    scenarios: &[SCENARIOS, &CONTROL, &MCP, &ASKS, &BARS],
 };
 
 /// Every scenario of Codex.
@@ -190,6 +190,9 @@ pub static SCENARIOS: &[Scenario] = &[
 
 /// The scenarios of control that all agents share.
 pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Codex>(&CODEX);
+
+/// The scenarios of the MCP server that all its clients share.
+pub static MCP: [Scenario; 2] = shared::mcp::scenarios::<control::Codex>(&CODEX);
 
 /// The scenarios of asks that all agents with servers share.
 pub static ASKS: [Scenario; 3] = server_asks::scenarios::<asks::Codex>(&CODEX);

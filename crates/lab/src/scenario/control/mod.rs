@@ -7,6 +7,7 @@
 
 pub(super) mod failing;
 mod launching;
+pub(super) mod mcp;
 mod occupying;
 mod resuming;
 mod stopping;

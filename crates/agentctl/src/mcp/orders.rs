@@ -1,0 +1,197 @@
+//! The tools that act: launch, send, stop and answer. Each gives one order to the fleet.
+
+use std::path::PathBuf;
+
+use agentctl_core::adapters::control::Permissions;
+use agentctl_core::ask::{
+    AnswerRequest, AsksRequest, Fleet, LaunchDocument, LaunchOptions, LaunchRequest, LaunchSubject,
+    NotSent, PromptContext, SendRequest, StopRequest, StopSelection, TextOrBytes,
+};
+use agentctl_core::send::SendError;
+use agentctl_core::stop::StopOptions;
+
+use super::caller::check_not_above;
+use super::documents::{AnsweredDocument, LaunchedDocument, SentDocument, StoppedDocument};
+use super::requests::{LaunchAgent, SendMessage, StopSessions};
+use super::tools::{Answered, Cancelled};
+use super::{Shared, limits};
+use crate::face::{
+    not_answered, not_sent, not_started, stop_failure, stop_kind, unconfirmed, unresolved,
+};
+use crate::failure::{Failure, Kind};
+
+/// `launch`: the order of `agentctl launch`, without force, without further arguments and never with all
+/// permissions.
+pub(super) fn launch(
+    shared: &Shared,
+    request: LaunchAgent,
+    _cancelled: &Cancelled,
+) -> Result<Answered<LaunchedDocument>, Failure> {
+    shared.loaded.check_launch()?;
+    if request.prompt.trim().is_empty() {
+        return Err(Failure::new(Kind::Usage, "the prompt is empty"));
+    }
+    let (fleet, defaults) = (shared.loaded.fleet(), &shared.loaded.defaults);
+    let cwd = directory(shared, &fleet, request.cwd.as_deref())?;
+    let worktree = request.worktree();
+    let launch = LaunchRequest {
+        subject: LaunchSubject::New { adapter: request.adapter },
+        prompt: TextOrBytes::Text(request.prompt),
+        context: PromptContext::default(),
+        cwd,
+        name: request.name,
+        look: true,
+        worktree,
+        options: LaunchOptions {
+            model: request.model,
+            group: request.group,
+            permissions: Some(permissions(shared, request.permissions.map(Into::into))),
+            ask_ms: request
+                .ask
+                .then(|| u64::try_from(defaults.ask.as_millis()).unwrap_or(u64::MAX)),
+            keep: request.keep,
+            ..LaunchOptions::default()
+        },
+    };
+    start(shared, &fleet, &launch).map(Answered::from)
+}
+
+fn start(
+    shared: &Shared,
+    fleet: &Fleet,
+    launch: &LaunchRequest,
+) -> Result<LaunchDocument, Failure> {
+    let launched = fleet.launch(launch, &shared.loaded.defaults, &mut |_| ());
+    launched.map_err(|why| not_started(fleet, why))
+}
+
+/// Returns the permissions of an agent that is launched from here: the configured ones, but never all.
+fn permissions(shared: &Shared, wanted: Option<Permissions>) -> Permissions {
+    match wanted.unwrap_or(shared.loaded.defaults.permissions) {
+        Permissions::Bypass => Permissions::Default,
+        permissions => permissions,
+    }
+}
+
+/// Returns the directory of a launch; a failure if it is outside of the scope.
+fn directory(
+    shared: &Shared,
+    fleet: &Fleet,
+    cwd: Option<&str>,
+) -> Result<Option<PathBuf>, Failure> {
+    let Some(scope) = shared.scope.directory() else { return Ok(cwd.map(PathBuf::from)) };
+    let path = fleet.host.cwd.join(cwd.unwrap_or_default());
+    let real = std::fs::canonicalize(&path).unwrap_or(path);
+    if shared.scope.admits(real.to_str()) {
+        return Ok(Some(real));
+    }
+    let message = format!("{} is outside of the scope of this server", real.display());
+    Err(Failure::new(Kind::Refused, message)
+        .hint(format!("name a directory in {}", scope.display())))
+}
+
+/// `send`: the order of `agentctl send`. A session that has ended is resumed.
+pub(super) fn send(
+    shared: &Shared,
+    request: SendMessage,
+    _cancelled: &Cancelled,
+) -> Result<Answered<SentDocument>, Failure> {
+    if request.text.trim().is_empty() {
+        return Err(Failure::new(Kind::Usage, "the message is empty"));
+    }
+    let fleet = shared.loaded.fleet();
+    let session = shared.named(&fleet, &request.id)?;
+    let found = fleet.target(&session).map_err(|why| unresolved(&fleet, &session, why))?;
+    let caller = fleet.answerer(std::process::id());
+    check_not_above(&caller, &[found.target], "no message was sent to")?;
+    let message =
+        SendRequest { session: session.clone(), text: request.text.clone(), when_idle: false };
+    match fleet.send(&message) {
+        Ok(document) => {
+            let failure = unconfirmed(&document);
+            match failure {
+                Some(failure) => Err(failure),
+                None => Ok(SentDocument { sent: Some(document), resumed: None }.into()),
+            }
+        }
+        // A resume decides about a session whose state is unknown, and says why it refuses.
+        Err(NotSent::Ended | NotSent::NotOne(_) | NotSent::Failed(SendError::Unknown(..))) => {
+            resume(shared, &fleet, session, request.text)
+        }
+        Err(why) => Err(not_sent(&fleet, &session, why)),
+    }
+}
+
+fn resume(
+    shared: &Shared,
+    fleet: &Fleet,
+    session: String,
+    text: String,
+) -> Result<Answered<SentDocument>, Failure> {
+    shared.loaded.check_launch()?;
+    let resume = LaunchRequest {
+        subject: LaunchSubject::Resume { session },
+        prompt: TextOrBytes::Text(text),
+        context: PromptContext::default(),
+        cwd: None,
+        name: None,
+        look: true,
+        worktree: None,
+        options: LaunchOptions {
+            permissions: Some(permissions(shared, None)),
+            ..LaunchOptions::default()
+        },
+    };
+    let resumed = start(shared, fleet, &resume)?;
+    Ok(SentDocument { sent: None, resumed: Some(resumed) }.into())
+}
+
+/// `stop`: the order of `agentctl stop`, without force.
+pub(super) fn stop(
+    shared: &Shared,
+    request: StopSessions,
+    _cancelled: &Cancelled,
+) -> Result<Answered<StoppedDocument>, Failure> {
+    limits::ids(&request.ids)?;
+    let fleet = shared.loaded.fleet();
+    let ids: Result<Vec<String>, Failure> =
+        request.ids.iter().map(|id| shared.named(&fleet, id)).collect();
+    let order = StopRequest { select: StopSelection::Named(ids?), options: StopOptions::default() };
+    let targets = fleet.stop_targets(&order);
+    let targets = targets.map_err(|found| unresolved(&fleet, &found.text, found.why))?;
+    let caller = fleet.answerer(std::process::id());
+    check_not_above(&caller, &targets.targets, "not stopped:")?;
+    if shared.scope.directory().is_some() && !targets.runs.is_empty() {
+        // A launched agent without a session has no directory that could be checked.
+        let message = "a launched agent without a session is outside of the scope of this server";
+        return Err(Failure::new(Kind::NotFound, message));
+    }
+    let document = fleet.stop(&targets, &mut |_| ());
+    if let Some(failure) = stop_failure(&targets, &document) {
+        return Err(failure);
+    }
+    let has_failed = stop_kind(&targets, &document).is_some();
+    Ok(Answered { document, has_failed })
+}
+
+/// `answer`: the order of `agentctl answer`.
+pub(super) fn answer(
+    shared: &Shared,
+    request: AnswerRequest,
+    _cancelled: &Cancelled,
+) -> Result<Answered<AnsweredDocument>, Failure> {
+    let fleet = shared.loaded.fleet();
+    if shared.scope.directory().is_some() {
+        let asks = AsksRequest { select: vec![request.ask.clone()], ..AsksRequest::default() };
+        let asks = fleet.asks(&asks).map(|document| document.asks).unwrap_or_default();
+        if asks.is_empty() || asks.iter().any(|ask| !shared.scope.admits(ask.cwd.as_deref())) {
+            let message = format!("no open ask has the id `{}`", request.ask);
+            return Err(
+                Failure::new(Kind::NoAsk, message).hint("`list_asks` shows what is open now")
+            );
+        }
+    }
+    let caller = fleet.answerer(std::process::id());
+    let document = fleet.answer(&request, &caller);
+    document.map(Answered::from).map_err(|error| not_answered(&fleet, &request.ask, error))
+}
