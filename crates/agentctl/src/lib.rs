@@ -18,4 +18,5 @@ pub mod protocol;
 pub mod session_table;
 pub mod shim;
 pub mod text;
+pub mod tui;
 pub mod ui;

@@ -19,7 +19,7 @@ use super::{Event, Notifier};
 use crate::fleet::{Fleet, Launch, Launches, WatchTargets, WatchedList};
 use crate::fuses;
 use crate::locks::{self, Launched, Lock};
-use crate::model::{Fault, Listing, ProcId, Session, Status, Time};
+use crate::model::{Ask, Fault, Listing, ProcId, Session, Status, Time};
 use crate::runs::Run;
 use crate::wakeups::{LOOKS_BEFORE_A_PAUSE, SAFETY_INTERVAL, Wakeups, Woken};
 
@@ -46,6 +46,8 @@ pub struct Seen {
     pub events: Vec<Event>,
     /// The live sessions.
     pub listing: Listing,
+    /// The asks of the waiting sessions, longest waiting first.
+    pub asks: Vec<Ask>,
     /// The directories that are occupied or locked.
     pub locks: Vec<Lock>,
     /// All faults of the look, including those of the listing.
@@ -160,7 +162,8 @@ impl Watcher {
         let at = self.fleet.host.now();
         let unasked = self.unasked(began);
         let (watched, by_name, launched) = self.gather(began, &unasked);
-        let WatchedList { mut listing, resting, asks, mut watch_targets, took } = watched;
+        let WatchedList { mut listing, resting, mut asks, mut watch_targets, took } = watched;
+        asks.sort_by(|a, b| (a.since, &a.id).cmp(&(b.since, &b.id)));
         listing.faults.extend(self.background.iter().filter_map(BackgroundPoll::pending));
         let mut faults = listing.faults.clone();
         faults.extend(unasked.iter().filter_map(|a| self.resting.get(a)).map(|r| r.fault.clone()));
@@ -199,7 +202,7 @@ impl Watcher {
             named,
             launches,
             ended_launches,
-            asks,
+            asks: asks.clone(),
             locks_and_fuses,
         };
         let events = self.edges.step(snapshot);
@@ -209,7 +212,7 @@ impl Watcher {
         }
         let kept = &self.launches;
         self.edges.keep_launches(&|run| kept.get(run).is_some());
-        let seen = Seen { events, listing, locks, faults, took };
+        let seen = Seen { events, listing, asks, locks, faults, took };
         if self.asleep {
             self.edges.leave_launches();
         } else {

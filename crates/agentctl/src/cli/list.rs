@@ -14,14 +14,12 @@ use clap::{Args, ValueEnum};
 use super::shape::{Form, Shape, ShapeArgs};
 use crate::config::Loaded;
 use crate::face::{
-    Field, FieldValue, NoBeginning, RowContext, SessionList, SortKey, beginning, session_list,
+    Field, FieldValue, NoBeginning, RowContext, SessionList, SortKey, USUAL_HISTORY, beginning,
+    session_list,
 };
 use crate::failure::{Failure, Kind, Outcome};
 use crate::session_table::{self, FIELDS_BEYOND_THE_TABLE, SessionRow, TableForm};
 use crate::ui::{Canvas, Ui};
-
-/// `list -a` goes back this far.
-pub(super) const USUAL_HISTORY: &str = "7d";
 
 /// List live sessions
 ///

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, SendRequest};
+use agentctl_core::ask::{Fleet, NotSent, SendDocument, SendRequest};
 use agentctl_core::send::SendError;
 
-use crate::face::{not_sent, turn_not_ended};
-use crate::failure::{Failure, Kind, Outcome};
+use crate::face::{not_sent, sent_line, turn_ended_line, turn_not_ended, unconfirmed};
+use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
 /// Sends a message if the session lives; `None` if it is to be resumed.
@@ -28,12 +28,7 @@ fn report(ui: &mut Ui, document: &SendDocument, json: bool) -> Outcome {
     if json {
         ui.json(document)?;
     } else if document.confirmed {
-        let how = match document.how {
-            MessageWay::TurnBegun => "turn begun",
-            MessageWay::Steered => "steered",
-        };
-        let id = document.session.id.as_deref().unwrap_or_default();
-        ui.line(&format!("sent  {id}  ({how})"))?;
+        ui.line(&sent_line(document))?;
     }
     ui.flush()?;
     if document.confirmed {
@@ -41,24 +36,6 @@ fn report(ui: &mut Ui, document: &SendDocument, json: bool) -> Outcome {
     }
     let failure = unconfirmed(document);
     if json { Ok(failure.beside_data(ui)) } else { Err(failure) }
-}
-
-/// Says what is known about a message that the record of its session does not hold.
-fn unconfirmed(document: &SendDocument) -> Failure {
-    let seconds = document.watched_ms / 1000;
-    let message = match (document.taken, document.how) {
-        (true, MessageWay::Steered) => format!(
-            "the agent has taken the message, but its record does not hold it after {seconds} s: it may be recorded when the tool or the answer that runs has ended"
-        ),
-        (true, MessageWay::TurnBegun) => format!(
-            "the agent has taken the message, but its record does not hold it after {seconds} s"
-        ),
-        (false, _) => format!(
-            "whether the message arrived is not known: its record does not hold it after {seconds} s"
-        ),
-    };
-    Failure::new(Kind::Failed, message)
-        .hint("it was sent once; look with `agentctl logs` before you send it again")
 }
 
 /// Ends the turns of sessions; their processes stay. The first failure decides the exit code; the others are
@@ -69,8 +46,7 @@ pub(super) fn end_turns(ui: &mut Ui, fleet: &Fleet, texts: &[String], json: bool
         match fleet.end_turn(text) {
             Ok(document) if json => ui.json_line(&document)?,
             Ok(document) => {
-                let id = document.session.id.as_deref().unwrap_or_default();
-                ui.line(&format!("ended the turn of {} {id}", document.session.adapter))?;
+                ui.line(&turn_ended_line(&document))?;
             }
             Err(why) => {
                 let failure = turn_not_ended(fleet, text, why);

@@ -1,11 +1,48 @@
 //! The sentences for messages that were not sent, and for turns that were not ended.
 
-use agentctl_core::ask::{Fleet, NotSent, TurnNotEnded};
+use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, TurnEndDocument, TurnNotEnded};
 use agentctl_core::model::Session;
 use agentctl_core::send::SendError;
 
 use super::{answer_hint, full_name, session_reason_in_brackets, unresolved};
 use crate::failure::{Failure, Kind};
+
+/// Returns the line about a message that the record of its session holds.
+#[must_use]
+pub fn sent_line(document: &SendDocument) -> String {
+    let how = match document.how {
+        MessageWay::TurnBegun => "turn begun",
+        MessageWay::Steered => "steered",
+    };
+    let id = document.session.id.as_deref().unwrap_or_default();
+    format!("sent  {id}  ({how})")
+}
+
+/// Says what is known about a message that the record of its session does not hold.
+#[must_use]
+pub fn unconfirmed(document: &SendDocument) -> Failure {
+    let seconds = document.watched_ms / 1000;
+    let message = match (document.taken, document.how) {
+        (true, MessageWay::Steered) => format!(
+            "the agent has taken the message, but its record does not hold it after {seconds} s: it may be recorded when the tool or the answer that runs has ended"
+        ),
+        (true, MessageWay::TurnBegun) => format!(
+            "the agent has taken the message, but its record does not hold it after {seconds} s"
+        ),
+        (false, _) => format!(
+            "whether the message arrived is not known: its record does not hold it after {seconds} s"
+        ),
+    };
+    Failure::new(Kind::Failed, message)
+        .hint("it was sent once; look with `agentctl logs` before you send it again")
+}
+
+/// Returns the line about a turn that was ended.
+#[must_use]
+pub fn turn_ended_line(document: &TurnEndDocument) -> String {
+    let id = document.session.id.as_deref().unwrap_or_default();
+    format!("ended the turn of {} {id}", document.session.adapter)
+}
 
 /// Says why a message was not sent.
 #[must_use]
