@@ -13,12 +13,16 @@ mod sessions;
 mod talk;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use agentctl_core::ask::Fleet;
+use agentctl_core::host::Host;
 use agentctl_core::model::Time;
 
 use self::app::{Action, App, Clock, Message};
@@ -66,9 +70,10 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
         orders: Orders::new(world, sender),
     };
     let look = view::Look { has_colour: form.has_colour, has_unicode: form.has_unicode };
-    let app = App::new(screen.size(), Arc::clone(&fleet.host));
-    Top { app, screen, threads, look, painter: Painter::new(), began: Instant::now() }
-        .show(&messages)
+    let app = App::new(screen.size(), &fleet.host.home, fleet.host.now());
+    let host = Arc::clone(&fleet.host);
+    let (painter, began) = (Painter::new(), Instant::now());
+    Top { app, screen, threads, look, host, painter, began }.show(&messages)
 }
 
 /// The sessions of this machine, and the settings of orders.
@@ -108,6 +113,7 @@ struct Top {
     screen: Arc<Screen>,
     threads: Threads,
     look: view::Look,
+    host: Arc<Host>,
     painter: Painter,
     began: Instant,
 }
@@ -116,6 +122,7 @@ impl Top {
     /// Takes messages and draws, until the user leaves.
     fn show(mut self, messages: &Receiver<Message>) -> Outcome {
         self.draw()?;
+        self.panic_for_a_test();
         while let Some(message) = self.next(messages) {
             let mut more = Some(message);
             let mut left = MESSAGES_PER_FRAME;
@@ -132,10 +139,16 @@ impl Top {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Panics if a test asks for it, to see the terminal restored. Only in builds for tests.
+    fn panic_for_a_test(&self) {
+        let is_asked = || self.host.var("AGENTCTL_TEST_PANIC_IN_TOP").is_some();
+        assert!(!(cfg!(debug_assertions) && is_asked()), "a test asked for this");
+    }
+
     /// Waits for the next message, at most until an age on the screen changes.
     fn next(&self, messages: &Receiver<Message>) -> Option<Message> {
         let Some(change) = self.app.next_change() else { return messages.recv().ok() };
-        let now: Time = self.app.host.now();
+        let now: Time = self.host.now();
         let left = u64::try_from(change.millis() - now.millis()).unwrap_or(0);
         match messages.recv_timeout(Duration::from_millis(left.saturating_add(1))) {
             Ok(message) => Some(message),
@@ -154,7 +167,7 @@ impl Top {
             other => other,
         };
         let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let clock = Clock { ms, now: self.app.host.now() };
+        let clock = Clock { ms, now: self.host.now() };
         let mut leaves = false;
         for action in self.app.update(message, clock) {
             match action {

@@ -1,6 +1,8 @@
 //! The words of asks and answers: an ask in one line and in full, the command that answers it, and the sentences
 //! for answers that were not taken.
 
+use std::path::Path;
+
 use agentctl_core::ask::{AnswerDocument, Fleet};
 use agentctl_core::host::Host;
 use agentctl_core::inbox::{AnswerError, Answerer, AnswererLink};
@@ -85,11 +87,11 @@ pub fn ask_page(host: &Host, ask: &Ask) -> Vec<AskLine> {
 /// Returns everything that an answer agrees to, without the names of the ask and of its session and without the
 /// commands that answer it: for an interface that shows these beside it.
 #[must_use]
-pub fn ask_text(host: &Host, ask: &Ask) -> Vec<AskLine> {
+pub fn ask_text(home: &Path, ask: &Ask) -> Vec<AskLine> {
     let mut page = AskPage::default();
     page.add(AskLineKind::Heading, &format!("{}: {}", ask.kind.word(), ask.title));
     if let Some(cwd) = &ask.cwd {
-        page.fact("directory", &with_tilde(&host.home, cwd));
+        page.fact("directory", &with_tilde(home, cwd));
     }
     if let Some(then) = &ask.then {
         page.fact("otherwise", then);

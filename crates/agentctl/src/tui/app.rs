@@ -6,6 +6,8 @@ mod detail;
 mod rows;
 mod typing;
 
+use std::path::{Path, PathBuf};
+
 use agentctl_core::model::{Ask, Reply, Status, Time};
 
 pub(crate) use self::asking::{ShownAsk, may_answer};
@@ -211,14 +213,13 @@ pub(crate) struct App {
     /// The panes; `None` if the terminal is too small.
     pub(crate) layout: Option<Layout>,
     /// Paths in asks begin with `~` for this directory.
-    pub(crate) host: std::sync::Arc<agentctl_core::host::Host>,
+    home: PathBuf,
 }
 
 impl App {
     /// Makes the state before the first look.
     #[must_use]
-    pub(crate) fn new(size: (u16, u16), host: std::sync::Arc<agentctl_core::host::Host>) -> Self {
-        let now = host.now();
+    pub(crate) fn new(size: (u16, u16), home: &Path, now: Time) -> Self {
         let mut app = Self {
             size,
             list: RowList::default(),
@@ -239,7 +240,7 @@ impl App {
             is_starting: true,
             now,
             layout: None,
-            host,
+            home: home.to_owned(),
         };
         app.lay_out();
         app
@@ -534,9 +535,8 @@ impl App {
             let lines = notice.lines.iter().map(|line| crate::text::wrap(line, width).len());
             u16::try_from(lines.sum::<usize>()).unwrap_or(u16::MAX).clamp(1, 4)
         });
-        let host = std::sync::Arc::clone(&self.host);
         if let Some(shown) = &mut self.ask {
-            shown.lay_out(&host, width);
+            shown.lay_out(&self.home, width);
         }
         if self.ask.is_none() && self.focus == Focus::Ask {
             self.focus = Focus::List;

@@ -3,7 +3,8 @@
 //! An answer that was given by mistake cannot be taken back, so a key answers only if the ask has the focus, has
 //! stood at its place for half a second, and was shown to its end.
 
-use agentctl_core::host::Host;
+use std::path::Path;
+
 use agentctl_core::model::{Ask, AskChoice, Reply};
 
 use super::{Action, App, Clock, Filter, Order, Purpose, Typed};
@@ -123,13 +124,13 @@ impl ShownAsk {
     }
 
     /// Lays out its text for a width.
-    pub(crate) fn lay_out(&mut self, host: &Host, width: usize) {
+    pub(crate) fn lay_out(&mut self, home: &Path, width: usize) {
         if self.width == width {
             return;
         }
         self.width = width;
         self.lines =
-            ask_text(host, &self.ask).iter().flat_map(|line| wrapped(line, width)).collect();
+            ask_text(home, &self.ask).iter().flat_map(|line| wrapped(line, width)).collect();
     }
 
     pub(super) fn clamp(&mut self, height: usize) {
@@ -401,7 +402,11 @@ impl App {
         let Some(shown) = self.ask.as_mut().filter(|shown| shown.ask.id == id) else { return };
         shown.is_answered = false;
         match lines {
-            Ok(lines) => shown.settled = Some(lines.join(" ")),
+            // The footer has the whole sentence; its first words say which decision was taken.
+            Ok(lines) => {
+                let first = lines.first().and_then(|line| line.split("  ").next());
+                shown.settled = Some(first.unwrap_or("answered").to_owned());
+            }
             // A refusal belongs to this ask; whether it is open is what the next look says.
             Err(_) if shown.settled.is_some() => {
                 shown.settled = Some("settled otherwise: this answer was not taken".to_owned());

@@ -37,9 +37,12 @@ fn draw_bar(canvas: &mut Canvas, app: &App, line: u16) {
     };
     let has_focus = app.focus == Focus::Detail;
     let name_style = if has_focus { bold().add_modifier(Modifier::REVERSED) } else { bold() };
-    let name = format!(" {} {} ", row.row.adapter, row.row.short_id());
-    let mut title = vec![(name, name_style), ("─".to_owned(), dimmed())];
     let is_narrow = canvas.width() < 66;
+    let name = match is_narrow {
+        true => format!(" {} ", row.row.short_id()),
+        false => format!(" {} {} ", row.row.adapter, row.row.short_id()),
+    };
+    let mut title = vec![(name, name_style), ("─".to_owned(), dimmed())];
     for (at, detail) in DETAILS.iter().enumerate() {
         let is_shown = *detail == app.detail;
         let gap = if at == 0 || is_narrow { " " } else { " · " };

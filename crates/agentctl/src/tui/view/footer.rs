@@ -29,7 +29,7 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, band: Band, cursor: &mut Opti
             "Esc back · j k scroll · 1-5 details · f follow · s send · x stop · ? help"
         }
         Focus::List if app.ask.is_some() => {
-            "Enter the ask · 1-5 details · n next ask · s send · x stop · q quit"
+            "Enter answer · 1-5 details · n next ask · s send · x stop · q quit"
         }
         Focus::List => "Enter open · 1-5 details · / filter · H history · s send · x stop · q quit",
     };
