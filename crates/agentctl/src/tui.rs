@@ -49,6 +49,9 @@ pub struct TopForm {
 /// Most messages that are taken before a frame is drawn.
 const MESSAGES_PER_FRAME: usize = 256;
 
+/// In builds for tests, this pasted text causes a panic, to see the terminal restored.
+const PANIC_FOR_A_TEST: &str = "panic for a test";
+
 /// Shows all sessions until the user leaves.
 pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
     let fleet = loaded.fleet();
@@ -118,11 +121,17 @@ struct Top {
     began: Instant,
 }
 
+impl Drop for Top {
+    fn drop(&mut self) {
+        // Another thread shares the screen, so it is not left by its own end.
+        self.screen.leave();
+    }
+}
+
 impl Top {
     /// Takes messages and draws, until the user leaves.
     fn show(mut self, messages: &Receiver<Message>) -> Outcome {
         self.draw()?;
-        self.panic_for_a_test();
         while let Some(message) = self.next(messages) {
             let mut more = Some(message);
             let mut left = MESSAGES_PER_FRAME;
@@ -137,12 +146,6 @@ impl Top {
             self.draw()?;
         }
         Ok(ExitCode::SUCCESS)
-    }
-
-    /// Panics if a test asks for it, to see the terminal restored. Only in builds for tests.
-    fn panic_for_a_test(&self) {
-        let is_asked = || self.host.var("AGENTCTL_TEST_PANIC_IN_TOP").is_some();
-        assert!(!(cfg!(debug_assertions) && is_asked()), "a test asked for this");
     }
 
     /// Waits for the next message, at most until an age on the screen changes.
@@ -166,6 +169,9 @@ impl Top {
             }
             other => other,
         };
+        let is_test = cfg!(debug_assertions)
+            && matches!(&message, Message::Paste(text) if text == PANIC_FOR_A_TEST);
+        assert!(!is_test, "a test asked for this");
         let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let clock = Clock { ms, now: self.host.now() };
         let mut leaves = false;

@@ -1,6 +1,7 @@
 //! The thread that makes the pages of the detail: why, facts, changes.
 
 use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
 
 use agentctl_core::ask::{ChangesDocument, ChangesRequest, DiffRequest, TextOrBytes, WorkDiff};
 use agentctl_core::model::{Fault, FileChanges};
@@ -15,6 +16,8 @@ use crate::failure::Failure;
 use crate::text::{clean, wrap};
 use crate::ui::Canvas;
 
+/// Time between two readings for the same page.
+const PACE: Duration = Duration::from_secs(1);
 /// Most lines of a patch that are shown.
 const MAX_PATCH_LINES: usize = 5_000;
 
@@ -28,9 +31,16 @@ impl Pages {
     pub(crate) fn spawn(world: World, messages: Sender<Message>) -> Self {
         let (requests, wanted) = channel::<PageRequest>();
         std::thread::spawn(move || {
-            while let Ok(request) = wanted.recv() {
+            let mut made: Option<(PageRequest, Instant)> = None;
+            while let Ok(mut request) = wanted.recv() {
+                // A page of a session at work is made again at most once a second.
+                if let Some((_, at)) = made.as_ref().filter(|(last, _)| *last == request) {
+                    let left = PACE.saturating_sub(at.elapsed());
+                    request = wanted.recv_timeout(left).unwrap_or(request);
+                }
                 // Only the newest request matters.
                 let request = wanted.try_iter().last().unwrap_or(request);
+                made = Some((request.clone(), Instant::now()));
                 let lines = lines(&world, &request);
                 if messages.send(Message::Page { request, lines }).is_err() {
                     return;

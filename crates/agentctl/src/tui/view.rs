@@ -73,7 +73,12 @@ impl Canvas {
         }
         let text = clean(text);
         let text = if self.look.has_unicode { text } else { ascii(&text).into() };
-        let style = if self.look.has_colour { style } else { Style { fg: None, ..style } };
+        // Nothing of the style of a cell that was drawn before stays.
+        let style = Style {
+            fg: style.fg.filter(|_| self.look.has_colour).or(Some(Color::Reset)),
+            sub_modifier: Modifier::all().difference(style.add_modifier),
+            ..style
+        };
         let room = usize::from(self.width() - column);
         let (end, _) = self.cells.set_stringn(column, line, &text, room, style);
         end

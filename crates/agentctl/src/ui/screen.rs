@@ -128,6 +128,11 @@ impl Screen {
         (&self.terminal.output).write_all(bytes)
     }
 
+    /// Leaves the screen for good: the terminal is as it was.
+    pub fn leave(&self) {
+        self.terminal.leave();
+    }
+
     /// Turns the reports of the mouse on or off.
     pub fn set_mouse(&self, on: bool) {
         let is_entered = self.terminal.lock();

@@ -145,9 +145,11 @@ impl Stage {
             [[permit:npm test -- login]]";
         let shop = self.home.path().join("shop");
         std::fs::create_dir_all(&shop).expect("a directory");
-        std::fs::write(shop.join("login.test.ts"), "expect(cookie).toBe('sid')\n").expect("written");
+        std::fs::write(shop.join("login.test.ts"), "expect(cookie).toBe('sid')\n")
+            .expect("written");
         let place = shop.to_str().expect("UTF-8");
-        let launched = self.home.run(&["launch", "demo", "--name", "login", "--cwd", place, "-p", prompt]);
+        let launched =
+            self.home.run(&["launch", "demo", "--name", "login", "--cwd", place, "-p", prompt]);
         assert_eq!(launched.code, Some(0), "{}", launched.stderr);
         self.ids.insert(launched.stdout.trim().to_owned(), fixed_id("login"));
         let mut command = self.home.command(&["top"]);

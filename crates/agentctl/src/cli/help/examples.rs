@@ -44,19 +44,19 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         ],
     ),
     of(
-        "top",
-        &[
-            ("agentctl top", "All sessions on one screen; ? shows the keys"),
-            ("agentctl top --bell", "Also ring when a session starts to wait"),
-        ],
-    ),
-    of(
         "list",
         &[
             ("agentctl list", "Live sessions"),
             ("agentctl list -a --since 30d", "Also those of the last 30 days"),
             ("agentctl list --watch", "Redraw when something changes"),
             ("agentctl list --status waiting -q", "Ids of sessions that need you"),
+        ],
+    ),
+    of(
+        "top",
+        &[
+            ("agentctl top", "All sessions on one screen; ? shows the keys"),
+            ("agentctl top --bell", "Also ring when a session starts to wait"),
         ],
     ),
     of(
