@@ -39,6 +39,7 @@ mod sentences;
 mod session_facts;
 mod session_list;
 mod set_fuse;
+mod status_page;
 mod stopped;
 mod stream_end;
 mod talk;
@@ -46,6 +47,7 @@ mod time;
 mod tmux;
 mod unresolved;
 mod waited;
+mod why_page;
 
 pub use self::begin::{BeginAdapter, BeginDocument, begin_choices};
 pub use self::below::refused_below;
@@ -76,7 +78,8 @@ pub use self::group_launch::{matrix_failure, plan_lines, slot_failure, slot_star
 pub use self::holders::holder_text;
 pub use self::inbox::{
     AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,
-    ask_summary, field_reply, from_agent, not_answered, several_questions_remark,
+    ask_summary, ask_text, choice_text, field_reply, from_agent, not_answered,
+    several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
@@ -90,20 +93,23 @@ pub use self::output_line::{OutputKind, OutputLine};
 pub use self::paced_feed::{NextStep, PacedFeed};
 pub use self::refused_word::{not_named, refused_word};
 pub use self::row_changes::RowChanges;
-pub use self::sent::{not_sent, turn_not_ended, unconfirmed};
+pub use self::sent::{not_sent, sent_line, turn_ended_line, turn_not_ended, unconfirmed};
 pub use self::sentences::{
-    exit_text, exit_value, full_name, id_or_pid, session_name, session_reason,
+    exit_text, exit_value, fault_text, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,
 };
 pub use self::session_facts::{ended_by_text, grouped_number, launched_by_text, span_text};
 pub use self::session_list::{SessionList, session_list};
 pub use self::set_fuse::{FuseDaemon, FuseSet, extend_fuse, set_fuse};
+pub use self::status_page::status_lines;
 pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, survivor_lines};
 pub use self::stream_end::StreamEnd;
 pub use self::talk::{Talk, TalkGrowth, TalkPage, talk_page};
 pub use self::time::{
-    NoBeginning, USUAL_HISTORY, age, beginning, local_clock, local_date, local_hour, local_minute,
+    NoBeginning, USUAL_HISTORY, age, age_to_the_minute, beginning, local_clock, local_date,
+    local_hour, local_minute,
 };
 pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
 pub use self::unresolved::unresolved;
 pub use self::waited::{blocked_hint, not_waited, wait_failure, wait_kind, wait_line, wait_remark};
+pub use self::why_page::why_lines;

@@ -19,5 +19,6 @@ pub mod protocol;
 pub mod session_table;
 pub mod shim;
 pub mod text;
+pub mod tui;
 pub mod ui;
 pub mod web;

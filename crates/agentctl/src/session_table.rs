@@ -1,6 +1,7 @@
 //! Renders sessions as a table that fits the terminal. Thousands of rows are rendered on all cores.
 
 mod fields;
+mod listed;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use crate::text::{columns, fit, fit_path, in_one_line, with_tilde};
 use crate::ui::{Canvas, Ui};
 
 pub use self::fields::{FIELDS_BEYOND_THE_TABLE, SessionRow};
+pub use self::listed::{LineCell, ListWidths, ListedRow};
 
 /// Number of columns. The first one, NAME, is left out of a table in which no session has a name.
 const COLUMNS: usize = 7;
@@ -24,6 +26,7 @@ const HEADER: [&str; COLUMNS] = ["NAME", "STATUS", "AGENT", "ID", "ACTIVE", "DIR
 const NAME: usize = 0;
 const STATUS: usize = 1;
 const AGENT: usize = 2;
+const ID: usize = 3;
 const ACTIVE: usize = 4;
 const DIRECTORY: usize = 5;
 const WHAT: usize = 6;

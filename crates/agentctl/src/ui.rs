@@ -127,6 +127,21 @@ impl Ui {
         self.terminal
     }
 
+    /// Says whether keys can be read: stdin is a terminal.
+    #[must_use]
+    pub fn reads_keys(&self) -> bool {
+        io::stdin().is_terminal()
+    }
+
+    /// Says whether the locale of the environment has characters beyond ASCII.
+    #[must_use]
+    pub fn has_unicode(&self) -> bool {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
+        let locale = locale.unwrap_or_default().to_string_lossy().to_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    }
+
     /// Says whether a question can be asked: stdin, stdout and stderr are terminals.
     #[must_use]
     pub fn converses(&self) -> bool {

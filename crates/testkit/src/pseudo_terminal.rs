@@ -52,6 +52,18 @@ impl PseudoTerminal {
         String::from_utf8_lossy(&lock(&self.output)).into_owned()
     }
 
+    /// Returns how many bytes were written until now.
+    #[must_use]
+    pub fn output_length(&self) -> usize {
+        lock(&self.output).len()
+    }
+
+    /// Returns the process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Presses keys.
     pub fn press(&mut self, keys: &str) {
         self.controller.write_all(keys.as_bytes()).expect("pressed");

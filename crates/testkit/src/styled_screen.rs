@@ -83,7 +83,12 @@ impl StyledScreen {
                 self.lines.truncate(row + 1);
                 self.lines.iter_mut().skip(row).for_each(|line| line.truncate(column));
             }
-            "?1049l" | "?25l" | "?25h" => {}
+            "?1049l" | "?25l" | "?25h" | "?2004h" | "?2004l" => {}
+            place if place.ends_with('H') => {
+                let (row, column) = place.trim_end_matches('H').split_once(';').expect("a place");
+                let number = |text: &str| text.parse::<usize>().expect("a number").max(1) - 1;
+                (self.row, self.column) = (number(row), number(column));
+            }
             other => match other.strip_suffix('m') {
                 Some(codes) => codes.split(';').for_each(|code| self.paint(code)),
                 None => panic!("an unknown sequence: ESC[{other}"),
@@ -120,12 +125,44 @@ impl StyledScreen {
         self.lines.iter().map(|line| runs_of(line)).collect()
     }
 
+    /// Returns the lines as a program would print them one after another.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        let mut text = String::new();
+        for runs in self.runs() {
+            let mut at = 0;
+            for run in runs {
+                text.push_str(&" ".repeat(run.column - at));
+                text.push_str(&format!("\u{1b}[{}m{}\u{1b}[0m", codes(run.style), run.text));
+                at = run.column + run.text.chars().count();
+            }
+            text.push('\n');
+        }
+        text
+    }
+
     /// Returns the text of the screen.
     #[must_use]
     pub fn text(&self) -> String {
         let line = |line: &Vec<(char, CellStyle)>| line.iter().map(|(c, _)| c).collect::<String>();
         self.lines.iter().map(line).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Returns the codes that set a style.
+fn codes(style: CellStyle) -> String {
+    let effects = [
+        (style.is_bold, "1"),
+        (style.is_dim, "2"),
+        (style.is_italic, "3"),
+        (style.is_underlined, "4"),
+        (style.is_inverse, "7"),
+    ];
+    let set = effects.iter().filter(|(is_set, _)| *is_set).map(|(_, code)| (*code).to_owned());
+    let colour = style.colour.map(|colour| {
+        if colour < 8 { (30 + colour).to_string() } else { (82 + colour).to_string() }
+    });
+    std::iter::once("0".to_owned()).chain(set).chain(colour).collect::<Vec<_>>().join(";")
 }
 
 fn runs_of(line: &[(char, CellStyle)]) -> Vec<Run> {

@@ -66,6 +66,15 @@ pub enum NotSent {
     Failed(SendError),
 }
 
+impl NotSent {
+    /// Says whether the message is for a resume: of an ended session, or of one whose state is unknown or that is
+    /// not found, where the resume says why it refuses.
+    #[must_use]
+    pub fn is_for_resume(&self) -> bool {
+        matches!(self, Self::Ended | Self::NotOne(_) | Self::Failed(SendError::Unknown(..)))
+    }
+}
+
 /// The answer to `stop --turn --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct TurnEndDocument {

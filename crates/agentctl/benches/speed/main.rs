@@ -21,6 +21,7 @@ mod pose;
 mod promises;
 mod table;
 mod telling;
+mod top;
 mod waiting;
 mod worktrees;
 

@@ -35,6 +35,7 @@ mod shape;
 mod status;
 mod stop;
 mod stream_end;
+mod top;
 mod usage;
 mod version;
 mod wait;
@@ -96,6 +97,7 @@ enum Command {
     Resume(resume::ResumeArgs),
     Attach(attach::AttachArgs),
     Wait(wait::WaitArgs),
+    Top(top::TopArgs),
     Diff(diff::DiffArgs),
     #[command(subcommand)]
     Worktree(worktree::WorktreeCommand),
@@ -152,7 +154,21 @@ pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
     let matches = command().try_get_matches_from(&args);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => dispatch(ui, cli.command),
+        Err(_) if names_no_command(&args) && top::is_possible(ui) => {
+            dispatch(ui, Command::Top(top::TopArgs::default()))
+        }
         Err(error) => usage::answer(ui, &command, args, error),
+    }
+}
+
+/// Says whether a command line has nothing but, perhaps, a choice of colour.
+fn names_no_command(args: &[OsString]) -> bool {
+    let words: Vec<&str> = args.iter().skip(1).filter_map(|arg| arg.to_str()).collect();
+    match words.as_slice() {
+        [] => args.len() <= 1,
+        [colour] => colour.starts_with("--color="),
+        [colour, _] => *colour == "--color",
+        _ => false,
     }
 }
 
@@ -182,6 +198,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         Command::Events(args) => with_fleet(ui, events::cmd_events, &args),
         Command::Name(args) => with_fleet(ui, name::cmd_name, &args),
         Command::Group(args) => with_fleet(ui, name::cmd_group, &args),
+        Command::Top(args) => with_settings(ui, top::cmd_top, &args),
         Command::Wait(args) => with_fleet(ui, wait::cmd_wait, &args),
         Command::Diff(args) => with_settings(ui, diff::cmd_diff, &args),
         Command::Compare(args) => with_settings(ui, compare::cmd_compare, &args),

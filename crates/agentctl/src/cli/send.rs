@@ -2,10 +2,9 @@
 
 use std::process::ExitCode;
 
-use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, SendRequest};
-use agentctl_core::send::SendError;
+use agentctl_core::ask::{Fleet, SendDocument, SendRequest};
 
-use crate::face::{not_sent, turn_not_ended, unconfirmed};
+use crate::face::{not_sent, sent_line, turn_ended_line, turn_not_ended, unconfirmed};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
@@ -18,8 +17,7 @@ pub(super) fn to_live(
 ) -> Option<Outcome> {
     match fleet.send(request) {
         Ok(document) => Some(report(ui, &document, json)),
-        // A resume decides about a session whose state is unknown, and says why it refuses.
-        Err(NotSent::Ended | NotSent::NotOne(_) | NotSent::Failed(SendError::Unknown(..))) => None,
+        Err(why) if why.is_for_resume() => None,
         Err(why) => Some(Err(not_sent(fleet, &request.session, why))),
     }
 }
@@ -28,12 +26,7 @@ fn report(ui: &mut Ui, document: &SendDocument, json: bool) -> Outcome {
     if json {
         ui.json(document)?;
     } else if document.confirmed {
-        let how = match document.how {
-            MessageWay::TurnBegun => "turn begun",
-            MessageWay::Steered => "steered",
-        };
-        let id = document.session.id.as_deref().unwrap_or_default();
-        ui.line(&format!("sent  {id}  ({how})"))?;
+        ui.line(&sent_line(document))?;
     }
     ui.flush()?;
     let Some(failure) = unconfirmed(document) else {
@@ -50,8 +43,7 @@ pub(super) fn end_turns(ui: &mut Ui, fleet: &Fleet, texts: &[String], json: bool
         match fleet.end_turn(text) {
             Ok(document) if json => ui.json_line(&document)?,
             Ok(document) => {
-                let id = document.session.id.as_deref().unwrap_or_default();
-                ui.line(&format!("ended the turn of {} {id}", document.session.adapter))?;
+                ui.line(&turn_ended_line(&document))?;
             }
             Err(why) => {
                 let failure = turn_not_ended(fleet, text, why);

@@ -11,12 +11,13 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Time};
 use serde::Serialize;
 
-use self::view::{Frame, Reported, TopRows, View, fault_text};
+use self::view::{Frame, Reported, TopRows, View};
 use super::listed::Listed;
 use super::shape::{Form, Shape};
 use super::stream_end;
 use crate::face::{
-    Column, Field, ListRow, NextStep, PacedFeed, RowChanges, RowContext, StreamEnd, local_hour,
+    Column, Field, ListRow, NextStep, PacedFeed, RowChanges, RowContext, StreamEnd, fault_text,
+    local_hour,
 };
 use crate::failure::{Failure, Outcome};
 use crate::text::one_line;

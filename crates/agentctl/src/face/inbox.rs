@@ -1,6 +1,8 @@
 //! The words of asks and answers: an ask in one line and in full, the command that answers it, and the sentences
 //! for answers that were not taken.
 
+use std::path::Path;
+
 use agentctl_core::ask::{AnswerDocument, Fleet};
 use agentctl_core::host::Host;
 use agentctl_core::inbox::{AnswerError, Answerer, AnswererLink};
@@ -77,18 +79,28 @@ pub fn ask_page(host: &Host, ask: &Ask) -> Vec<AskLine> {
         let then = ask.then.as_deref().map(|then| format!(", then {then}")).unwrap_or_default();
         page.fact("until", &format!("{}{then}", local_minute(until)));
     }
-    let is_shown = |text: &str| text == ask.title || ask.fields.iter().any(|f| f.text == text);
-    for part in &ask.parts {
-        // The heading and the questions show this text already.
-        if !matches!(part, AskPart::Text { text, cut: false } if is_shown(text)) {
-            page.part(part);
-        }
-    }
-    for field in &ask.fields {
-        let is_heading = ask.fields.len() == 1 && field.text == ask.title;
-        page.field(field, ask.fields.len() > 1, is_heading);
-    }
+    page.parts_and_fields(ask);
     page.choices(ask);
+    page.lines
+}
+
+/// Returns everything that an answer agrees to, without the names of the ask and of its session and without the
+/// commands that answer it: for an interface that shows these beside it.
+#[must_use]
+pub fn ask_text(home: &Path, ask: &Ask) -> Vec<AskLine> {
+    let mut page = AskPage::default();
+    page.add(AskLineKind::Heading, &format!("{}: {}", ask.kind.word(), ask.title));
+    if let Some(cwd) = &ask.cwd {
+        page.fact("directory", &with_tilde(home, cwd));
+    }
+    if let Some(then) = &ask.then {
+        page.fact("otherwise", then);
+    }
+    page.parts_and_fields(ask);
+    if let Some(why_not) = &ask.why_not {
+        page.add(AskLineKind::Remark, "");
+        page.add(AskLineKind::Remark, &format!("cannot be answered from here: {why_not}"));
+    }
     page.lines
 }
 
@@ -116,6 +128,20 @@ impl AskPage {
         }
         if cut {
             self.add(AskLineKind::Remark, "  … the text goes on: only its beginning is known here");
+        }
+    }
+
+    fn parts_and_fields(&mut self, ask: &Ask) {
+        let is_shown = |text: &str| text == ask.title || ask.fields.iter().any(|f| f.text == text);
+        for part in &ask.parts {
+            // The heading and the questions show this text already.
+            if !matches!(part, AskPart::Text { text, cut: false } if is_shown(text)) {
+                self.part(part);
+            }
+        }
+        for field in &ask.fields {
+            let is_heading = ask.fields.len() == 1 && field.text == ask.title;
+            self.field(field, ask.fields.len() > 1, is_heading);
         }
     }
 
@@ -215,7 +241,9 @@ fn choice_flag(choice: &AskChoice) -> String {
     }
 }
 
-fn choice_text(choice: &AskChoice) -> String {
+/// Returns a decision that an ask offers in words, with the rule that it stores.
+#[must_use]
+pub fn choice_text(choice: &AskChoice) -> String {
     let scope = match choice.scope {
         AskScope::Once => String::new(),
         scope => format!(", for this {}", scope.word()),

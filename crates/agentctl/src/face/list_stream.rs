@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use agentctl_core::ask::Fleet;
 use agentctl_core::events::Seen;
 use agentctl_core::fleet::{Query, Rows};
-use agentctl_core::model::{Listing, ProcId, ReasonKind, ServingProcess, Session, Time};
+use agentctl_core::model::{Ask, Listing, ProcId, ReasonKind, ServingProcess, Session, Time};
 
-use super::{Feed, FeedCloser, FeedItem};
+use super::{Feed, FeedCloser, FeedItem, session_list};
 
 /// How often the processes of a list are asked whether they were paused or continued.
 const PAUSED_CHECK_PACE: Duration = Duration::from_secs(1);
@@ -26,6 +26,8 @@ pub struct ListStream {
     read_at: Option<Instant>,
     /// Something has changed since history was read.
     is_due: bool,
+    /// The asks of the last look.
+    asks: Vec<Ask>,
 }
 
 /// An item of a stream of lists.
@@ -44,7 +46,15 @@ impl ListStream {
     /// Begins to watch the sessions of a query.
     pub fn open(fleet: &Fleet, query: &Query) -> io::Result<Self> {
         let (fleet, query, feed) = (fleet.clone(), query.clone(), Feed::open(fleet)?);
-        Ok(Self { fleet, query, feed, paused: None, read_at: None, is_due: false })
+        Ok(Self {
+            fleet,
+            query,
+            feed,
+            paused: None,
+            read_at: None,
+            is_due: false,
+            asks: Vec::new(),
+        })
     }
 
     /// Also notices sessions that were stopped by a signal, or continued: their processes are asked once a second.
@@ -62,6 +72,18 @@ impl ListStream {
     #[must_use]
     pub fn feed(&self) -> &Feed {
         &self.feed
+    }
+
+    /// Returns the asks of the last look, longest waiting first.
+    #[must_use]
+    pub fn asks(&self) -> &[Ask] {
+        &self.asks
+    }
+
+    /// Lists the sessions of another query from now on; the next item is its list.
+    pub fn set_query(&mut self, query: &Query) {
+        self.query.clone_from(query);
+        (self.is_due, self.read_at) = (true, None);
     }
 
     /// Waits for the next item. `shown` is the list that the interface shows now.
@@ -82,7 +104,8 @@ impl ListStream {
     }
 
     /// Returns the rows after a look; `None` if history was read too recently to be read again.
-    fn rows(&mut self, seen: Seen) -> Option<Rows> {
+    fn rows(&mut self, mut seen: Seen) -> Option<Rows> {
+        self.asks = std::mem::take(&mut seen.asks);
         if !self.query.all && !self.query.children {
             return Some(self.query.select(Listing { faults: seen.faults, ..seen.listing }));
         }
@@ -96,7 +119,8 @@ impl ListStream {
             return None;
         }
         (self.is_due, self.read_at) = (false, Some(Instant::now()));
-        Some(self.fleet.rows(&self.query))
+        // A daemon has cached the history that has not changed.
+        Some(session_list(&self.fleet, &self.query).rows)
     }
 
     fn pause_left(&self) -> Duration {

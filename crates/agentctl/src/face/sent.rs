@@ -1,11 +1,29 @@
 //! The sentences for messages that were not sent, and for turns that were not ended.
 
-use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, TurnNotEnded};
+use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, TurnEndDocument, TurnNotEnded};
 use agentctl_core::model::Session;
 use agentctl_core::send::SendError;
 
 use super::{answer_hint, full_name, session_reason_in_brackets, unresolved};
 use crate::failure::{Failure, Kind};
+
+/// Returns the line about a message that the record of its session holds.
+#[must_use]
+pub fn sent_line(document: &SendDocument) -> String {
+    let how = match document.how {
+        MessageWay::TurnBegun => "turn begun",
+        MessageWay::Steered => "steered",
+    };
+    let id = document.session.id.as_deref().unwrap_or_default();
+    format!("sent  {id}  ({how})")
+}
+
+/// Returns the line about a turn that was ended.
+#[must_use]
+pub fn turn_ended_line(document: &TurnEndDocument) -> String {
+    let id = document.session.id.as_deref().unwrap_or_default();
+    format!("ended the turn of {} {id}", document.session.adapter)
+}
 
 /// Says why a message was not sent.
 #[must_use]

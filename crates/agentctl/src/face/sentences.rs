@@ -1,7 +1,7 @@
 //! Names and short texts about sessions that several interfaces use in their sentences.
 
 use agentctl_core::ask::reason_text;
-use agentctl_core::model::{Exit, Session};
+use agentctl_core::model::{Exit, Fault, Session};
 
 /// Returns the text by which every command accepts a session: its whole id, or `pid 6224`. A part of the id may
 /// fit other sessions too.
@@ -29,6 +29,13 @@ pub fn full_name(adapter: &str, id: Option<&str>, pid: Option<u32>) -> String {
         (None, Some(pid)) => format!("{adapter} pid {pid}"),
         (None, None) => format!("{adapter} ?"),
     }
+}
+
+/// Returns a source that failed, with its home and the reason.
+#[must_use]
+pub fn fault_text(fault: &Fault) -> String {
+    let place = fault.root.as_deref().map(|root| format!(" ({root})")).unwrap_or_default();
+    format!("{}{place}: {}", fault.adapter, fault.message)
 }
 
 /// Returns the detail of a session's status: `tool: npm test`.

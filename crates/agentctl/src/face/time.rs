@@ -48,6 +48,12 @@ fn local_time(now: Time, text: &str) -> Option<Time> {
     at(text.parse::<jiff::civil::DateTime>().ok()?)
 }
 
+/// Formats an age to the minute: `now`, then `12m`. It changes once a minute at most.
+#[must_use]
+pub fn age_to_the_minute(now: Time, then: Time) -> String {
+    if now.millis() - then.millis() < 60_000 { "now".to_owned() } else { age(now, then) }
+}
+
 /// Formats an age: `12m`.
 #[must_use]
 pub fn age(now: Time, then: Time) -> String {

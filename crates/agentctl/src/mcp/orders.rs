@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
     AnswerRequest, AsksRequest, Fleet, LaunchDocument, LaunchOptions, LaunchRequest, LaunchSubject,
-    NotSent, PromptContext, SendRequest, StopRequest, StopSelection, TextOrBytes,
+    PromptContext, SendRequest, StopRequest, StopSelection, TextOrBytes,
 };
-use agentctl_core::send::SendError;
 use agentctl_core::stop::StopOptions;
 
 use super::caller::check_not_above;
@@ -114,10 +113,7 @@ pub(super) fn send(
                 None => Ok(SentDocument { sent: Some(document), resumed: None }.into()),
             }
         }
-        // A resume decides about a session whose state is unknown, and says why it refuses.
-        Err(NotSent::Ended | NotSent::NotOne(_) | NotSent::Failed(SendError::Unknown(..))) => {
-            resume(shared, &fleet, session, request.text)
-        }
+        Err(why) if why.is_for_resume() => resume(shared, &fleet, session, request.text),
         Err(why) => Err(not_sent(&fleet, &session, why)),
     }
 }

@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+};
 use signal_hook::consts::{
     SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
 };
@@ -22,6 +24,13 @@ use signal_hook::consts::{
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J";
 /// Shows the cursor and leaves the alternate screen: the lines before it are there again.
 const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
+
+/// Marks pasted text, so that it is not taken for keys.
+const ENTER_KEYS: &[u8] = b"\x1b[?2004h";
+const LEAVE_KEYS: &[u8] = b"\x1b[?2004l";
+/// Reports clicks and the wheel of the mouse.
+const ENTER_MOUSE: &[u8] = b"\x1b[?1000h\x1b[?1006h";
+const LEAVE_MOUSE: &[u8] = b"\x1b[?1006l\x1b[?1000l";
 
 /// Time that a terminal has to take the sequence that leaves the screen.
 const LEAVE_LIMIT: Duration = Duration::from_millis(500);
@@ -49,16 +58,43 @@ struct Terminal {
     is_entered: Mutex<bool>,
     /// The terminal has another size or was cleared since the last frame.
     is_stale: AtomicBool,
+    /// The program reads the keys itself.
+    has_all_keys: bool,
+    /// The terminal reports the mouse.
+    has_mouse: AtomicBool,
+}
+
+/// The keys that a screen reads by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// `q`, which leaves.
+    Quit,
+    /// None: the program reads all keys.
+    None,
 }
 
 impl Screen {
     /// Enters the alternate screen of the terminal on stdout, with the keys of stdin.
     pub fn open(calls: ScreenCalls) -> io::Result<Self> {
-        let input = io::stdin().as_fd().try_clone_to_owned()?;
-        Self::open_on(input, File::from(io::stdout().as_fd().try_clone_to_owned()?), calls)
+        Self::open_with(Keys::Quit, calls)
     }
 
-    fn open_on(input: OwnedFd, output: File, calls: ScreenCalls) -> io::Result<Self> {
+    /// Enters the alternate screen for a program that reads the keys of stdin itself. Pasted text is marked.
+    pub fn open_with_keys(calls: ScreenCalls) -> io::Result<Self> {
+        Self::open_with(Keys::None, calls)
+    }
+
+    fn open_with(keys: Keys, calls: ScreenCalls) -> io::Result<Self> {
+        let input = io::stdin().as_fd().try_clone_to_owned()?;
+        let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        Self::open_on((input, output), keys, calls)
+    }
+
+    fn open_on(
+        (input, output): (OwnedFd, File),
+        keys: Keys,
+        calls: ScreenCalls,
+    ) -> io::Result<Self> {
         // Without a terminal on stdin there are no keys.
         let before = if input.is_terminal() { tcgetattr(&input).ok() } else { None };
         let has_keys = before.is_some();
@@ -68,17 +104,50 @@ impl Screen {
             before,
             is_entered: Mutex::new(false),
             is_stale: AtomicBool::new(true),
+            has_all_keys: keys == Keys::None,
+            has_mouse: AtomicBool::new(false),
         });
         let calls = Arc::new(calls);
         // The handlers are installed first: a signal after the screen is entered always restores it.
         spawn_signal_thread(&terminal, &calls)?;
         restore_on_panic(&terminal);
         terminal.enter();
-        if has_keys {
+        if has_keys && keys == Keys::Quit {
             let terminal = Arc::clone(&terminal);
             std::thread::spawn(move || read_keys(terminal.input.as_fd(), &calls));
         }
         Ok(Self { terminal })
+    }
+
+    /// Writes a part of a frame unless the screen was left.
+    pub fn write_frame(&self, bytes: &[u8]) -> io::Result<()> {
+        let is_entered = self.terminal.lock();
+        if !*is_entered {
+            return Ok(());
+        }
+        (&self.terminal.output).write_all(bytes)
+    }
+
+    /// Leaves the screen for good: the terminal is as it was.
+    pub fn leave(&self) {
+        self.terminal.leave();
+    }
+
+    /// Turns the reports of the mouse on or off.
+    pub fn set_mouse(&self, on: bool) {
+        let is_entered = self.terminal.lock();
+        self.terminal.has_mouse.store(on, Ordering::SeqCst);
+        if *is_entered {
+            self.terminal.write_now(if on { ENTER_MOUSE } else { LEAVE_MOUSE });
+        }
+    }
+
+    /// Returns the columns and the lines of the terminal.
+    #[must_use]
+    pub fn size(&self) -> (u16, u16) {
+        let size = tcgetwinsize(&self.terminal.output).ok();
+        let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        size.map_or((80, 24), |size| (size.ws_col, size.ws_row))
     }
 
     /// Draws lines from the top; the rest of the screen becomes empty. The lines must fit the screen.
@@ -123,17 +192,34 @@ impl Terminal {
         if let Some(before) = &self.before {
             let mut without_lines = before.clone();
             without_lines.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            if self.has_all_keys {
+                // Ctrl-S and Ctrl-V are keys like any other; Ctrl-C and Ctrl-Z stay signals.
+                without_lines.local_modes.remove(LocalModes::IEXTEN);
+                without_lines.input_modes.remove(InputModes::IXON);
+            }
             // Without these settings only the keys are missing.
             let _unset = tcsetattr(&self.input, OptionalActions::Now, &without_lines);
         }
         *is_entered = true;
         self.write_now(ENTER);
+        if self.has_all_keys {
+            self.write_now(ENTER_KEYS);
+        }
+        if self.has_mouse.load(Ordering::SeqCst) {
+            self.write_now(ENTER_MOUSE);
+        }
     }
 
     fn leave(&self) {
         let mut is_entered = self.lock();
         if !std::mem::take(&mut *is_entered) {
             return;
+        }
+        if self.has_mouse.load(Ordering::SeqCst) {
+            self.write_now(LEAVE_MOUSE);
+        }
+        if self.has_all_keys {
+            self.write_now(LEAVE_KEYS);
         }
         self.write_now(LEAVE);
         self.restore_settings();
@@ -283,7 +369,8 @@ mod tests {
         let before = modes(&side);
         let calls = ScreenCalls { leave: Box::new(|| {}), redraw: Box::new(|| {}) };
         let clone = || side.try_clone().expect("cloned");
-        let screen = Screen::open_on(clone().into(), clone(), calls).expect("entered");
+        let screen =
+            Screen::open_on((clone().into(), clone()), Keys::Quit, calls).expect("entered");
         screen.draw(&["a row".to_owned()]).expect("drawn");
         assert_ne!(modes(&side), before, "keys are read one by one");
         // The screen is not dropped by the panic: only the hook restores the terminal.

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
-    AnswerRequest, LaunchOptions, LaunchRequest, LaunchSubject, NotSent, PromptContext,
-    SendRequest, StopRequest, StopSelection, TextOrBytes, WorktreeRequest,
+    AnswerRequest, LaunchOptions, LaunchRequest, LaunchSubject, PromptContext, SendRequest,
+    StopRequest, StopSelection, TextOrBytes, WorktreeRequest,
 };
 use agentctl_core::inbox::Answerer;
-use agentctl_core::send::SendError;
 use agentctl_core::stop::StopOptions;
 use agentctl_core::worktrees::WorktreeOptions;
 use serde::Deserialize;
@@ -86,7 +85,7 @@ pub(super) fn send(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body {
             None => body(&document),
             Some(failure) => Err(failure),
         },
-        Err(NotSent::Ended | NotSent::NotOne(_) | NotSent::Failed(SendError::Unknown(..))) => {
+        Err(why) if why.is_for_resume() => {
             let subject = LaunchSubject::Resume { session: request.session };
             start(web, launch_request(subject, request.text))
         }

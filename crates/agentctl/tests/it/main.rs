@@ -108,6 +108,7 @@ mod tables;
 mod terminal;
 mod tidy;
 mod time_zone;
+mod top;
 mod typed;
 mod usage_errors;
 mod virtual_screen;

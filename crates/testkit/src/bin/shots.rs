@@ -21,6 +21,10 @@ const STILLS: [(&str, &[&str]); 4] = [
     ("logs", &["logs", "infra"]),
 ];
 
+/// The whole screen of `top`, as wide as most terminals.
+const TOP: &str = "top";
+const TOP_SIZE: (u16, u16) = (80, 24);
+
 /// The moving picture.
 const WATCH: &str = "watch";
 
@@ -41,18 +45,24 @@ fn main() {
     for (name, arguments) in STILLS {
         if is_wanted(name) {
             let screen = stage.still(arguments);
-            write(&folder, name, &format!("agentctl {}", arguments.join(" ")), &[screen]);
+            let title = format!("agentctl {}", arguments.join(" "));
+            write((&folder, name, COLUMNS), &title, &[screen]);
         }
     }
     if is_wanted(WATCH) {
         let screens = stage.watched();
-        write(&folder, WATCH, "agentctl list --watch: an agent is launched, works, asks", &screens);
+        let title = "agentctl list --watch: an agent is launched, works, asks";
+        write((&folder, WATCH, COLUMNS), title, &screens);
+    }
+    if is_wanted(TOP) {
+        let title = "agentctl top: an agent asks for a permission";
+        write((&folder, TOP, TOP_SIZE.0), title, &[stage.top()]);
     }
 }
 
-fn write(folder: &Path, name: &str, title: &str, screens: &[StyledScreen]) {
+fn write((folder, name, columns): (&Path, &str, u16), title: &str, screens: &[StyledScreen]) {
     let path = folder.join(format!("{name}.svg"));
-    let picture = svg::drawn(title, usize::from(COLUMNS), screens, 3);
+    let picture = svg::drawn(title, usize::from(columns), screens, 3);
     std::fs::write(&path, picture).expect("written");
     println!("{}", path.display());
 }
@@ -72,6 +82,7 @@ impl Stage {
         home.set("COLUMNS", "");
         home.set("NO_COLOR", "");
         home.set("TERM", "xterm-256color");
+        home.set("LANG", "C.UTF-8");
         home.set("PAGER", "cat");
         let started = home.run(&["demo"]);
         assert_eq!(started.code, Some(0), "{}", started.stderr);
@@ -125,6 +136,39 @@ impl Stage {
         let _left = terminal.ended();
         let screens = [first, second, third];
         screens.iter().map(|screen| StyledScreen::of(&self.fixed(screen))).collect()
+    }
+
+    /// Draws `top` while an agent asks for a permission.
+    fn top(&mut self) -> StyledScreen {
+        let prompt = "Fix the login test [[tool:cat login.test.ts]] \
+            [[say:The test still uses the old cookie. I fix it and run it.]] \
+            [[permit:npm test -- login]]";
+        let shop = self.home.path().join("shop");
+        std::fs::create_dir_all(&shop).expect("a directory");
+        std::fs::write(shop.join("login.test.ts"), "expect(cookie).toBe('sid')\n")
+            .expect("written");
+        let place = shop.to_str().expect("UTF-8");
+        let launched =
+            self.home.run(&["launch", "demo", "--name", "login", "--cwd", place, "-p", prompt]);
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        self.ids.insert(launched.stdout.trim().to_owned(), fixed_id("login"));
+        let mut command = self.home.command(&["top"]);
+        let mut terminal = PseudoTerminal::start(&mut command, TOP_SIZE.0, TOP_SIZE.1);
+        let waits = |text: &str| {
+            eventually(&format!("top shows {text}"), || {
+                let screen = StyledScreen::of(&terminal.output());
+                screen.text().contains(text).then_some(screen)
+            })
+        };
+        waits("npm test -- login");
+        terminal.press("\r");
+        let screen = eventually("the ask has the focus", || {
+            let screen = StyledScreen::of(&terminal.output());
+            screen.text().contains("back to the list").then_some(screen)
+        });
+        terminal.press("q");
+        let _left = terminal.ended();
+        StyledScreen::of(&self.fixed(&screen.printed()))
     }
 
     /// Replaces what differs from run to run.

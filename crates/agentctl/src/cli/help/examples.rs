@@ -53,6 +53,13 @@ pub(in crate::cli) static ALL: &[Examples] = &[
         ],
     ),
     of(
+        "top",
+        &[
+            ("agentctl top", "All sessions on one screen; ? shows the keys"),
+            ("agentctl top --bell", "Also ring when a session starts to wait"),
+        ],
+    ),
+    of(
         "diff",
         &[
             ("agentctl diff @last", "Files that the newest launch changed"),

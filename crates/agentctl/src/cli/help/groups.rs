@@ -9,7 +9,7 @@ use super::super::demo;
 
 /// The commands by purpose. Every visible command is in exactly one group: a test compares.
 pub(super) const GROUPS: &[(&str, &[&str])] = &[
-    ("Look", &["list", "status", "why", "logs", "changes", "events"]),
+    ("Look", &["list", "top", "status", "why", "logs", "changes", "events"]),
     ("Act", &["launch", "resume", "attach", "wait", "stop"]),
     ("Compare", &["diff", "compare", "worktree"]),
     ("Answer", &["asks", "answer", "approve", "deny"]),

@@ -5,9 +5,9 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Status, Time};
 
 use super::super::shape::Form;
-use super::super::watch::view::{Frame, TopRows, fault_text};
+use super::super::watch::view::{Frame, TopRows};
 use super::{ListArgs, Shape, drawn, empty};
-use crate::face::{ListChanges, id_or_pid, local_hour};
+use crate::face::{ListChanges, fault_text, id_or_pid, local_hour};
 use crate::session_table::SessionRow;
 use crate::text::{columns, fit, one_line};
 use crate::ui::Canvas;

@@ -2,10 +2,6 @@
 
 /// Commands that do not exist yet, each with the command that answers the same question today.
 const NOT_YET: &[(&[&str], &str)] = &[
-    (
-        &["top", "tui", "ui"],
-        "`agentctl list --watch` shows live sessions and redraws when something changes",
-    ),
     (&["cost", "usage", "stats"], "`agentctl status ID` shows tokens and cost of a session"),
     (&["search", "grep"], "search one conversation: `agentctl logs ID -n all | grep TEXT`"),
     (&["export"], "`agentctl logs ID -n all --json` prints a whole conversation"),
@@ -23,6 +19,7 @@ const OTHER_COMMANDS: &[(&str, &[&str], &str)] = &[
         &["restart"],
         "stop the session and continue it: `agentctl stop ID`, then `agentctl resume ID MESSAGE`",
     ),
+    ("agentctl", &["tui", "ui"], "`agentctl top` shows all sessions on one screen"),
     ("agentctl", &["rename"], "`agentctl name ID NAME` names a session"),
     (
         "agentctl",

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use agentctl_core::model::{Fault, Time};
+use agentctl_core::model::Time;
 use anstyle::Style;
 
 use super::super::shape::Shape;
@@ -206,12 +206,6 @@ fn marked(canvas: Canvas, text: &str, marks: &[bool]) -> Vec<String> {
         marked
     });
     lines.collect()
-}
-
-/// Returns a fault as the text of a warning.
-pub(in crate::cli) fn fault_text(fault: &Fault) -> String {
-    let place = fault.root.as_deref().map(|root| format!(" ({root})")).unwrap_or_default();
-    format!("{}{place}: {}", fault.adapter, fault.message)
 }
 
 /// The warnings that were reported, in lists that are printed one after another.

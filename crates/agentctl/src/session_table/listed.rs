@@ -1,0 +1,157 @@
+//! Rows that an interface keeps and draws by itself: the same cells as the table, made once per change.
+
+use agentctl_core::fleet::Rows;
+use agentctl_core::host::Host;
+use agentctl_core::model::{Status, Time};
+
+use super::{
+    ACTIVE, COLUMNS, DIRECTORY, HEADER, ID, NAME, STATUS, WHAT, cells, depths, leave_out, shrink,
+};
+use crate::text::{columns, fit, fit_path};
+
+/// A session as a row of a list that an interface keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedRow {
+    /// The adapter.
+    pub adapter: &'static str,
+    /// The home.
+    pub root: String,
+    /// The whole id.
+    pub id: Option<String>,
+    /// The process.
+    pub pid: Option<u32>,
+    /// The session that it is a subagent of.
+    pub parent: Option<String>,
+    /// The status.
+    pub status: Status,
+    /// When it was last active: its cell is made when it is drawn.
+    pub active: Option<Time>,
+    /// The group.
+    pub group: Option<String>,
+    /// All cells but the age.
+    cells: [String; COLUMNS],
+}
+
+/// The widths of the columns of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListWidths([usize; COLUMNS]);
+
+impl Default for ListWidths {
+    fn default() -> Self {
+        Self::of(&[])
+    }
+}
+
+/// One cell of a line: its text without the gap behind it, and whether it is the status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineCell {
+    /// The text, padded to the width of its column.
+    pub text: String,
+    /// It is the status, which has its own colour.
+    pub is_status: bool,
+}
+
+impl ListedRow {
+    /// Returns the rows of a list.
+    #[must_use]
+    pub fn all(host: &Host, rows: &Rows) -> Vec<Self> {
+        let (depths, now) = (depths(rows), host.now());
+        let row = |at: usize| {
+            let session = rows.get(at)?;
+            let mut cells = cells((host, now), &session, depths[at], rows.short_id(at))
+                .map(|cell| cell.into_owned());
+            cells[ACTIVE].clear();
+            Some(Self {
+                adapter: session.adapter,
+                root: session.root,
+                pid: if session.id.is_some() { None } else { session.pid },
+                id: session.id,
+                parent: session.parent,
+                status: session.status,
+                active: session.last_activity_at.or(session.started_at),
+                group: session.group,
+                cells,
+            })
+        };
+        (0..rows.len()).filter_map(row).collect()
+    }
+
+    /// Returns the part of the id that the list shows, or the pid, without its indentation.
+    #[must_use]
+    pub fn short_id(&self) -> &str {
+        self.cells[ID].trim_start_matches([' ', '└'])
+    }
+
+    /// Returns the name that a person gave it; empty without one.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.cells[NAME]
+    }
+
+    /// Returns the directory as the list shows it.
+    #[must_use]
+    pub fn directory(&self) -> &str {
+        &self.cells[DIRECTORY]
+    }
+
+    /// Returns the reason and the title.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.cells[WHAT]
+    }
+
+    /// Returns the cells of its line; `age` is the cell of its last activity.
+    #[must_use]
+    pub fn line(&self, widths: ListWidths, age: &str) -> Vec<LineCell> {
+        let mut cells: [&str; COLUMNS] = std::array::from_fn(|at| self.cells[at].as_str());
+        cells[ACTIVE] = age;
+        line(cells, widths)
+    }
+}
+
+impl ListWidths {
+    /// Returns the widest cell of each column of these rows.
+    #[must_use]
+    pub fn of(rows: &[ListedRow]) -> Self {
+        // Ages have at most four characters.
+        let mut widths = HEADER.map(columns);
+        let mut has_names = false;
+        for row in rows {
+            has_names |= !row.cells[NAME].is_empty();
+            for (width, cell) in widths.iter_mut().zip(&row.cells) {
+                *width = (*width).max(columns(cell));
+            }
+        }
+        if !has_names {
+            widths[NAME] = 0;
+        }
+        Self(widths)
+    }
+
+    /// Fits the columns into a number of terminal columns, as the table of `list` does.
+    #[must_use]
+    pub fn fitted(self, total: usize) -> Self {
+        let mut widths = self.0;
+        let what = widths[WHAT];
+        shrink(&mut widths, total);
+        leave_out(&mut widths, what, total);
+        Self(widths)
+    }
+
+    /// Returns the cells of the heading.
+    #[must_use]
+    pub fn heading(self) -> Vec<LineCell> {
+        line(HEADER, self)
+    }
+}
+
+fn line(cells: [&str; COLUMNS], ListWidths(widths): ListWidths) -> Vec<LineCell> {
+    let shown = cells.iter().zip(widths).enumerate().filter(|(_, (_, width))| *width > 0);
+    let cell = |(at, (cell, width)): (usize, (&&str, usize))| {
+        let cell = if cell.is_empty() { "-" } else { cell };
+        let text = if at == DIRECTORY { fit_path(cell, width) } else { fit(cell, width) };
+        let gap = if at == WHAT { 0 } else { width.saturating_sub(columns(&text)) };
+        LineCell { text: format!("{text}{}", " ".repeat(gap)), is_status: at == STATUS }
+    };
+    shown.map(cell).collect()
+}

@@ -1,0 +1,563 @@
+//! The state of `top`, and how each message changes it. Nothing here reads a clock, a file or a terminal: the
+//! time is handed in, and orders are returned as actions.
+
+mod asking;
+mod detail;
+mod rows;
+mod typing;
+
+use std::path::{Path, PathBuf};
+
+use agentctl_core::model::{Ask, Reply, Status, Time};
+
+pub(crate) use self::asking::{ShownAsk, may_answer};
+pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};
+pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
+pub(crate) use self::typing::{Purpose, Typed};
+use super::keys::{Command, Focus, Key, command};
+use super::layout::{Layout, Needs};
+use crate::face::Line;
+use crate::session_table::ListWidths;
+
+/// The time of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// Milliseconds of a clock that never goes back.
+    pub(crate) ms: u64,
+    /// The time of day.
+    pub(crate) now: Time,
+}
+
+/// The list after a look.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    /// The rows, in the order of `list`.
+    pub(crate) rows: Vec<TopRow>,
+    /// The widest cells of the rows.
+    pub(crate) widths: ListWidths,
+    /// The open asks, longest waiting first.
+    pub(crate) asks: Vec<Ask>,
+    /// The sources that failed, and why changes may be noticed late.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The conversation that is to be read and followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TalkRequest {
+    /// The session.
+    pub(crate) session: SessionKey,
+    /// Columns.
+    pub(crate) width: usize,
+    /// The number of messages.
+    pub(crate) count: usize,
+}
+
+/// The page that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PageRequest {
+    /// The session.
+    pub(crate) session: SessionKey,
+    /// Its content.
+    pub(crate) detail: Detail,
+    /// Columns.
+    pub(crate) width: usize,
+}
+
+/// An order to a session or to an ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Answer an ask.
+    Answer {
+        /// Its id.
+        ask: String,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Send a message.
+    Send {
+        /// The session.
+        session: SessionKey,
+        /// The message.
+        text: String,
+    },
+    /// Stop a session.
+    Stop(SessionKey),
+    /// Stop the turn of a session.
+    StopTurn(SessionKey),
+}
+
+/// The result of an order: lines, or the failure as the command line words it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OrderResult {
+    /// The order.
+    pub(crate) order: Order,
+    /// What happened.
+    pub(crate) lines: Result<Vec<String>, Vec<String>>,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A key.
+    Key(Key),
+    /// Pasted text.
+    Paste(String),
+    /// A click of the mouse on this line.
+    Click(u16),
+    /// The wheel of the mouse, towards the user if true, on this line.
+    Wheel(bool, u16),
+    /// Another size: columns and lines.
+    Resized(u16, u16),
+    /// A new list.
+    Look(Box<Look>),
+    /// New asks; the list is the same.
+    Asks(Vec<Ask>),
+    /// Lines of a conversation: all of them, or those that follow.
+    Talk {
+        /// What was asked for.
+        request: TalkRequest,
+        /// The lines replace those before.
+        is_whole: bool,
+        /// The lines; a sentence if the conversation cannot be read.
+        lines: Result<Vec<Line>, String>,
+    },
+    /// A page.
+    Page {
+        /// What was asked for.
+        request: PageRequest,
+        /// Its lines.
+        lines: Vec<PageLine>,
+    },
+    /// Sentences about what the list may lack.
+    Warn(Vec<String>),
+    /// An order was carried out or refused.
+    Done(OrderResult),
+    /// The time of [`App::next_change`] has come.
+    Timer,
+    /// The user leaves: a signal, or the terminal is gone.
+    Leave,
+}
+
+/// Something that is to be done outside the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Leave.
+    Leave,
+    /// Draw every cell again.
+    Redraw,
+    /// Turn the mouse on or off.
+    SetMouse(bool),
+    /// List ended sessions, subagents.
+    SetQuery {
+        /// Ended sessions too.
+        all: bool,
+        /// Subagents too.
+        children: bool,
+    },
+    /// Read and follow a conversation.
+    ReadTalk(TalkRequest),
+    /// Make a page.
+    ReadPage(PageRequest),
+    /// Carry out an order.
+    Order(Order),
+}
+
+/// A sentence in the footer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    /// Its lines.
+    pub(crate) lines: Vec<String>,
+    /// It reports a failure.
+    pub(crate) is_error: bool,
+}
+
+/// The state.
+#[derive(Debug)]
+pub(crate) struct App {
+    /// The size of the terminal: columns and lines.
+    pub(crate) size: (u16, u16),
+    /// The sessions.
+    pub(crate) list: RowList,
+    /// The open asks.
+    pub(crate) asks: Vec<Ask>,
+    /// The ask that is shown.
+    pub(crate) ask: Option<ShownAsk>,
+    /// Sources that failed.
+    pub(crate) warnings: Vec<String>,
+    /// The pane with the focus.
+    pub(crate) focus: Focus,
+    /// What the detail shows.
+    pub(crate) detail: Detail,
+    /// The detail has the whole screen.
+    pub(crate) is_zoomed: bool,
+    /// The conversation.
+    pub(crate) talk: Talk,
+    /// The page of any other detail.
+    pub(crate) page: Page,
+    /// The line that is typed.
+    pub(crate) typed: Option<Typed>,
+    /// The sentence in the footer.
+    pub(crate) notice: Option<Notice>,
+    /// The help page is shown, from this line on.
+    pub(crate) help: Option<usize>,
+    /// Ended sessions are listed.
+    pub(crate) has_history: bool,
+    /// Subagents are listed.
+    pub(crate) has_tree: bool,
+    /// The mouse is on.
+    pub(crate) has_mouse: bool,
+    /// The first list has not come yet.
+    pub(crate) is_starting: bool,
+    /// The time of the last message.
+    pub(crate) now: Time,
+    /// The panes; `None` if the terminal is too small.
+    pub(crate) layout: Option<Layout>,
+    /// Paths in asks begin with `~` for this directory.
+    home: PathBuf,
+}
+
+impl App {
+    /// Makes the state before the first look.
+    #[must_use]
+    pub(crate) fn new(size: (u16, u16), home: &Path, now: Time) -> Self {
+        let mut app = Self {
+            size,
+            list: RowList::default(),
+            asks: Vec::new(),
+            ask: None,
+            warnings: Vec::new(),
+            focus: Focus::List,
+            detail: Detail::Talk,
+            is_zoomed: false,
+            talk: Talk::default(),
+            page: Page::default(),
+            typed: None,
+            notice: None,
+            help: None,
+            has_history: false,
+            has_tree: false,
+            has_mouse: false,
+            is_starting: true,
+            now,
+            layout: None,
+            home: home.to_owned(),
+        };
+        app.lay_out();
+        app
+    }
+
+    /// Takes note of a message, and returns what is to be done.
+    pub(crate) fn update(&mut self, message: Message, clock: Clock) -> Vec<Action> {
+        self.now = clock.now;
+        let place = self.ask_place();
+        let is_key = matches!(message, Message::Key(_));
+        let mut actions = Vec::new();
+        match message {
+            Message::Leave => return vec![Action::Leave],
+            Message::Key(key) => self.key(key, clock, &mut actions),
+            Message::Paste(text) => self.paste(&text),
+            Message::Click(line) => self.click(line),
+            Message::Wheel(is_down, line) => self.wheel(is_down, line),
+            Message::Resized(columns, lines) => {
+                self.size = (columns, lines);
+                actions.push(Action::Redraw);
+            }
+            Message::Look(look) => self.look(*look),
+            Message::Asks(asks) => self.asks = asks,
+            Message::Talk { request, is_whole, lines } => {
+                self.talk.take(&request, is_whole, lines);
+            }
+            Message::Page { request, lines } => self.page.take(&request, lines),
+            Message::Warn(warnings) => self.warnings = warnings,
+            Message::Done(result) => self.done(result),
+            Message::Timer => {}
+        }
+        self.show_ask(clock);
+        self.lay_out();
+        self.note_ask_place(place, is_key, clock);
+        self.read_details(&mut actions);
+        actions
+    }
+
+    /// Returns how many sessions have each status, for the header.
+    #[must_use]
+    pub(crate) fn counts(&self) -> Vec<(Status, usize)> {
+        let count =
+            |status: Status| self.list.rows.iter().filter(|r| r.row.status == status).count();
+        let counts = Status::ALL.iter().map(|status| (*status, count(*status)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Returns the time at which the screen changes without a message; `None` if it does not.
+    #[must_use]
+    pub(crate) fn next_change(&self) -> Option<Time> {
+        const MINUTE_MS: i64 = 60_000;
+        let layout = self.layout?;
+        let visible = self.list.visible(layout.list.height);
+        let rows = visible.filter_map(|(_, row)| row.row.active);
+        let ask = self.ask.as_ref().filter(|_| layout.ask_bar.height > 0);
+        let times = rows.chain(ask.and_then(|shown| shown.ask.since));
+        let next = |then: Time| {
+            let age = (self.now.millis() - then.millis()).max(0);
+            let step = match age {
+                0..3_600_000 => MINUTE_MS,
+                3_600_000..86_400_000 => 60 * MINUTE_MS,
+                _ => 24 * 60 * MINUTE_MS,
+            };
+            self.now.millis() + step - age % step
+        };
+        times.map(next).min().and_then(Time::from_millis)
+    }
+
+    fn look(&mut self, look: Look) {
+        self.is_starting = false;
+        let is_changed = self.list.replace(look.rows, look.widths);
+        self.asks = look.asks;
+        self.warnings = look.warnings;
+        if is_changed {
+            self.page.request = None;
+        }
+    }
+
+    fn done(&mut self, OrderResult { order, lines }: OrderResult) {
+        if let Order::Answer { ask, .. } = &order {
+            self.answered(ask, &lines);
+        }
+        let is_error = lines.is_err();
+        let lines = lines.unwrap_or_else(|failure| failure);
+        self.notice = Some(Notice { lines, is_error });
+    }
+
+    fn key(&mut self, key: Key, clock: Clock, actions: &mut Vec<Action>) {
+        self.notice = None;
+        if self.typed.is_some() {
+            return self.typed_key(key, clock, actions);
+        }
+        if self.help.is_some() {
+            return self.help_key(key, actions);
+        }
+        let was_settled = self.dismiss_settled_ask();
+        if was_settled && self.focus == Focus::Ask {
+            // The key was pressed for the ask that is gone.
+            return;
+        }
+        if let Some(command) = command(key, self.focus) {
+            self.command(command, clock, actions);
+        }
+    }
+
+    fn help_key(&mut self, key: Key, actions: &mut Vec<Action>) {
+        let Some(first) = self.help else { return };
+        let page = usize::from(self.size.1.saturating_sub(2)).max(1);
+        self.help = match command(key, Focus::Detail) {
+            Some(Command::Down) => Some(first + 1),
+            Some(Command::Up) => Some(first.saturating_sub(1)),
+            Some(Command::PageDown) => Some(first + page),
+            Some(Command::PageUp) => Some(first.saturating_sub(page)),
+            Some(Command::Redraw) => {
+                actions.push(Action::Redraw);
+                Some(first)
+            }
+            _ => None,
+        };
+    }
+
+    fn command(&mut self, command: Command, clock: Clock, actions: &mut Vec<Action>) {
+        match command {
+            Command::Down => self.step(1),
+            Command::Up => self.step(-1),
+            Command::First => self.jump(false),
+            Command::Last => self.jump(true),
+            Command::PageDown => self.step(self.page_lines()),
+            Command::PageUp => self.step(-self.page_lines()),
+            Command::Open if self.focus == Focus::Ask && self.send_chosen(clock, actions) => {}
+            Command::Open => self.open(),
+            Command::Back => self.back(),
+            Command::NextPane => self.next_pane(1),
+            Command::PreviousPane => self.next_pane(2),
+            Command::Detail(at) => self.show_detail(DETAILS[at.min(DETAILS.len() - 1)]),
+            Command::PreviousDetail => self.show_detail(self.detail.neighbour(-1)),
+            Command::NextDetail => self.show_detail(self.detail.neighbour(1)),
+            Command::Allow
+            | Command::Deny
+            | Command::Words
+            | Command::Always
+            | Command::Choose(_) => self.answer(command, clock, actions),
+            Command::NextAsk => self.next_ask(1),
+            Command::PreviousAsk => self.next_ask(-1),
+            Command::Filter => self.begin_filter(),
+            Command::Tree | Command::History => {
+                if command == Command::Tree {
+                    self.has_tree = !self.has_tree;
+                } else {
+                    self.has_history = !self.has_history;
+                }
+                actions.push(Action::SetQuery { all: self.has_history, children: self.has_tree });
+                let what = if command == Command::Tree { "subagents" } else { "ended sessions" };
+                let on = if command == Command::Tree { self.has_tree } else { self.has_history };
+                self.inform(if on {
+                    format!("{what} are listed")
+                } else {
+                    format!("{what} are hidden")
+                });
+            }
+            Command::Follow => self.talk.toggle_following(),
+            Command::Send => self.begin_message(),
+            Command::Stop => self.begin_stop(),
+            Command::StopTurn => self.stop_turn(clock, actions),
+            Command::Mouse => {
+                self.has_mouse = !self.has_mouse;
+                actions.push(Action::SetMouse(self.has_mouse));
+                let on = if self.has_mouse { "on" } else { "off" };
+                self.inform(format!("mouse {on}"));
+            }
+            Command::Redraw => actions.push(Action::Redraw),
+            Command::Help => self.help = Some(0),
+            Command::Quit => actions.push(Action::Leave),
+        }
+    }
+
+    /// Opens the ask of a waiting row, else gives the detail the whole screen.
+    fn open(&mut self) {
+        if self.focus == Focus::List && self.ask.is_some() {
+            self.focus = Focus::Ask;
+        } else if self.list.selected().is_some() {
+            self.is_zoomed = true;
+            if self.focus == Focus::List {
+                self.focus = Focus::Detail;
+            }
+        }
+    }
+
+    fn back(&mut self) {
+        if self.is_zoomed {
+            self.is_zoomed = false;
+            if self.focus == Focus::Detail {
+                self.focus = Focus::List;
+            }
+        } else if self.focus != Focus::List {
+            self.focus = Focus::List;
+        } else {
+            self.list.set_filter(Filter::default());
+        }
+    }
+
+    fn next_pane(&mut self, steps: usize) {
+        let mut panes = vec![Focus::List, Focus::Detail, Focus::Ask];
+        if self.ask.is_none() {
+            panes.pop();
+        } else if self.detail == Detail::Ask {
+            panes.remove(1);
+        }
+        if self.is_zoomed {
+            panes.remove(0);
+        }
+        let at = panes.iter().position(|pane| *pane == self.focus).unwrap_or(0);
+        let steps = if steps == 1 { 1 } else { panes.len().saturating_sub(1) };
+        self.focus = panes[(at + steps) % panes.len()];
+    }
+
+    fn page_lines(&self) -> isize {
+        let layout = self.layout.unwrap_or_default();
+        let lines = match self.focus {
+            Focus::List => layout.list.height,
+            Focus::Detail => layout.detail.height,
+            Focus::Ask => layout.ask.height,
+        };
+        isize::try_from(lines.saturating_sub(1).max(1)).unwrap_or(1)
+    }
+
+    fn step(&mut self, by: isize) {
+        match self.focus {
+            Focus::List => self.list.step(by),
+            Focus::Detail if self.detail == Detail::Talk => {
+                self.talk.scroll(by, usize::from(self.layout.unwrap_or_default().detail.height));
+            }
+            Focus::Detail => self.page.scroll(by),
+            Focus::Ask => self.scroll_ask(by),
+        }
+    }
+
+    fn jump(&mut self, to_end: bool) {
+        let far = isize::MAX / 2;
+        self.step(if to_end { far } else { -far });
+    }
+
+    fn click(&mut self, line: u16) {
+        let Some(layout) = self.layout else { return };
+        let is_in = |band: super::layout::Band| (band.top..band.top + band.height).contains(&line);
+        if is_in(layout.list) {
+            self.focus = Focus::List;
+            self.list.select_visible(usize::from(line - layout.list.top));
+        } else if is_in(layout.detail) || is_in(layout.bar) {
+            self.focus = Focus::Detail;
+        } else if (is_in(layout.ask) || is_in(layout.ask_bar)) && self.ask.is_some() {
+            self.focus = Focus::Ask;
+        }
+    }
+
+    fn wheel(&mut self, is_down: bool, line: u16) {
+        let focus = self.focus;
+        self.click_focus(line);
+        self.step(if is_down { 3 } else { -3 });
+        self.focus = focus;
+    }
+
+    fn click_focus(&mut self, line: u16) {
+        let Some(layout) = self.layout else { return };
+        let is_in = |band: super::layout::Band| (band.top..band.top + band.height).contains(&line);
+        if is_in(layout.list) {
+            self.focus = Focus::List;
+        } else if is_in(layout.detail) {
+            self.focus = Focus::Detail;
+        } else if is_in(layout.ask) {
+            self.focus = Focus::Ask;
+        }
+    }
+
+    fn inform(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { lines: vec![text.into()], is_error: false });
+    }
+
+    fn refuse(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { lines: vec![text.into()], is_error: true });
+    }
+
+    /// Returns the columns of the text of a pane.
+    #[must_use]
+    pub(crate) fn text_width(&self) -> usize {
+        usize::from(self.size.0).saturating_sub(2).max(1)
+    }
+
+    fn lay_out(&mut self) {
+        let width = self.text_width();
+        let footer = self.notice.as_ref().map_or(1, |notice| {
+            let lines = notice.lines.iter().map(|line| crate::text::wrap(line, width).len());
+            u16::try_from(lines.sum::<usize>()).unwrap_or(u16::MAX).clamp(1, 4)
+        });
+        if let Some(shown) = &mut self.ask {
+            shown.lay_out(&self.home, width);
+        }
+        if self.ask.is_none() && self.focus == Focus::Ask {
+            self.focus = Focus::List;
+            self.is_zoomed = false;
+        }
+        let needs = Needs {
+            rows: self.list.shown.len(),
+            warning: u16::from(!self.warnings.is_empty()),
+            ask: self.ask.as_ref().map(|shown| shown.lines.len()),
+            ask_keys: self.ask_key_lines(width).len().try_into().unwrap_or(1),
+            footer,
+            focus: self.focus,
+            is_zoomed: self.is_zoomed,
+            is_ask_detail: self.detail == Detail::Ask && self.ask.is_some(),
+        };
+        self.layout = Layout::of(self.size, &needs);
+        let layout = self.layout.unwrap_or_default();
+        self.list.scroll_to_selection(usize::from(layout.list.height));
+        self.page.clamp(usize::from(layout.detail.height));
+        if let Some(shown) = &mut self.ask {
+            shown.clamp(usize::from(layout.ask.height));
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! The ask that is shown, the guards before an answer, and the answers.
+//!
+//! An answer that was given by mistake cannot be taken back, so a key answers only if the ask has the focus, has
+//! stood at its place for half a second, and was shown to its end.
+
+use std::path::Path;
+
+use agentctl_core::model::{Ask, AskChoice, Reply};
+
+use super::{Action, App, Clock, Filter, Order, Purpose, Typed};
+use crate::face::{AskLine, FieldWords, ask_text, choice_text, field_reply};
+use crate::text::{clean, columns};
+use crate::tui::keys::{Command, Focus};
+
+/// A key within this time after an ask appeared or moved was meant for what stood there before.
+pub(crate) const SETTLE_MS: u64 = 500;
+
+/// The ask that is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownAsk {
+    /// The ask.
+    pub(crate) ask: Ask,
+    /// Its text for the width of the screen.
+    pub(crate) lines: Vec<AskLine>,
+    width: usize,
+    /// The first visible line.
+    pub(crate) first: usize,
+    /// Its last line has been on the screen.
+    pub(crate) is_read: bool,
+    /// When it appeared or changed its place.
+    pub(crate) since_ms: u64,
+    /// What became of it, once it is not open any more.
+    pub(crate) settled: Option<String>,
+    /// An answer of ours is being delivered.
+    pub(crate) is_answered: bool,
+    /// The answers to the first of its questions, by the name of the question.
+    given: Vec<(String, Vec<String>)>,
+    /// The chosen options of the current question, if several may be chosen.
+    pub(crate) chosen: Vec<usize>,
+}
+
+/// Why a key does not answer an ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerGuard {
+    /// The ask does not have the focus.
+    NoFocus,
+    /// It is not open any more.
+    Settled,
+    /// An answer is being delivered.
+    Answered,
+    /// It cannot be answered from here.
+    Unanswerable,
+    /// It appeared or moved just now.
+    JustAppeared,
+    /// Its end has not been shown.
+    Unread,
+}
+
+impl AnswerGuard {
+    /// Returns the sentence for the user.
+    #[must_use]
+    pub(crate) fn sentence(&self) -> &'static str {
+        match self {
+            Self::NoFocus => "Tab goes to the ask; then the key answers it",
+            Self::Settled => "this ask is not open any more",
+            Self::Answered => "an answer is being delivered",
+            Self::Unanswerable => "this ask cannot be answered from here: its text says why",
+            Self::JustAppeared => {
+                "this ask has just appeared or moved: read it, then press the key again"
+            }
+            Self::Unread => {
+                "the ask goes on below: scroll to its end (space, G), then press the key again"
+            }
+        }
+    }
+}
+
+/// Says whether a key may answer an ask now. A denial needs no reading.
+pub(crate) fn may_answer(
+    shown: &ShownAsk,
+    focus: Focus,
+    command: Command,
+    now_ms: u64,
+) -> Result<(), AnswerGuard> {
+    let is_denial = matches!(command, Command::Deny)
+        || (command == Command::Words && shown.ask.fields.is_empty());
+    if focus != Focus::Ask {
+        return Err(AnswerGuard::NoFocus);
+    }
+    if shown.settled.is_some() {
+        return Err(AnswerGuard::Settled);
+    }
+    if shown.is_answered {
+        return Err(AnswerGuard::Answered);
+    }
+    if shown.ask.via.is_none() {
+        return Err(AnswerGuard::Unanswerable);
+    }
+    if now_ms.saturating_sub(shown.since_ms) < SETTLE_MS {
+        return Err(AnswerGuard::JustAppeared);
+    }
+    if !is_denial && !shown.is_read {
+        return Err(AnswerGuard::Unread);
+    }
+    Ok(())
+}
+
+impl ShownAsk {
+    /// Shows an ask from now on.
+    #[must_use]
+    pub(crate) fn new(ask: Ask, now_ms: u64) -> Self {
+        Self {
+            ask,
+            lines: Vec::new(),
+            width: 0,
+            first: 0,
+            is_read: false,
+            since_ms: now_ms,
+            settled: None,
+            is_answered: false,
+            given: Vec::new(),
+            chosen: Vec::new(),
+        }
+    }
+
+    /// Lays out its text for a width.
+    pub(crate) fn lay_out(&mut self, home: &Path, width: usize) {
+        if self.width == width {
+            return;
+        }
+        self.width = width;
+        self.lines =
+            ask_text(home, &self.ask).iter().flat_map(|line| wrapped(line, width)).collect();
+    }
+
+    pub(super) fn clamp(&mut self, height: usize) {
+        self.first = self.first.min(self.lines.len().saturating_sub(height.max(1)));
+        self.is_read |= height > 0 && self.first + height >= self.lines.len();
+    }
+
+    /// Returns the place of the question that is answered next.
+    #[must_use]
+    pub(crate) fn question(&self) -> usize {
+        self.given.len()
+    }
+}
+
+/// Breaks a line at exactly this width: the blanks of a command have a meaning.
+fn wrapped(line: &AskLine, width: usize) -> Vec<AskLine> {
+    let text = clean(&line.text).replace('\t', "    ");
+    let (mut lines, mut current, mut used) = (Vec::new(), String::new(), 0);
+    for c in text.chars() {
+        let wide = columns(c.encode_utf8(&mut [0; 4]));
+        if used + wide > width.max(2) {
+            lines.push(AskLine { kind: line.kind, text: std::mem::take(&mut current) });
+            used = 0;
+        }
+        used += wide;
+        current.push(c);
+    }
+    lines.push(AskLine { kind: line.kind, text: current });
+    lines
+}
+
+impl App {
+    /// Shows the ask of the selected session. A settled ask stays until a key is pressed.
+    pub(super) fn show_ask(&mut self, clock: Clock) {
+        if let Some(shown) = &mut self.ask {
+            let open = self.asks.iter().find(|ask| ask.id == shown.ask.id);
+            match open {
+                Some(_) if shown.settled.is_some() => return,
+                Some(ask) => shown.ask.since = ask.since,
+                None if shown.settled.is_some() => return,
+                None => {
+                    let row = self.list.rows.iter().find(|row| row.asks(&shown.ask));
+                    let now = match row {
+                        _ if shown.is_answered => "answered".to_owned(),
+                        Some(row) => {
+                            format!("settled: the session is {} now", row.row.status.word())
+                        }
+                        None => "settled: the session is not live any more".to_owned(),
+                    };
+                    shown.settled = Some(now);
+                    return;
+                }
+            }
+        }
+        let selected = self.list.selected();
+        let is_of_selected = |ask: &Ask| selected.is_some_and(|row| row.asks(ask));
+        if self.ask.as_ref().is_some_and(|shown| is_of_selected(&shown.ask)) {
+            return;
+        }
+        let next = self.asks.iter().find(|ask| is_of_selected(ask));
+        self.ask = next.map(|ask| ShownAsk::new(ask.clone(), clock.ms));
+    }
+
+    /// Removes a settled ask; says whether there was one.
+    pub(super) fn dismiss_settled_ask(&mut self) -> bool {
+        let is_settled = self.ask.as_ref().is_some_and(|shown| shown.settled.is_some());
+        if is_settled {
+            self.ask = None;
+        }
+        is_settled
+    }
+
+    /// Returns where the ask stands on the screen.
+    pub(super) fn ask_place(&self) -> Option<(String, u16, u16)> {
+        let (shown, layout) = (self.ask.as_ref()?, self.layout?);
+        Some((shown.ask.id.clone(), layout.ask_bar.top, layout.ask_keys.top))
+    }
+
+    /// Begins the pause again if the ask moved. A key of the user that moves it needs no pause.
+    pub(super) fn note_ask_place(
+        &mut self,
+        before: Option<(String, u16, u16)>,
+        is_key: bool,
+        clock: Clock,
+    ) {
+        let now = self.ask_place();
+        let is_same_ask = before.as_ref().map(|(id, ..)| id) == now.as_ref().map(|(id, ..)| id);
+        if now != before
+            && !(is_key && is_same_ask)
+            && let Some(shown) = &mut self.ask
+        {
+            shown.since_ms = clock.ms;
+        }
+    }
+
+    pub(super) fn scroll_ask(&mut self, by: isize) {
+        if let Some(shown) = &mut self.ask {
+            shown.first = shown.first.saturating_add_signed(by);
+        }
+    }
+
+    /// Shows the next or the previous of all asks, and selects its session.
+    pub(super) fn next_ask(&mut self, by: isize) {
+        if self.asks.is_empty() {
+            return self.inform("nothing waits for you");
+        }
+        let shown = self.ask.as_ref().map(|shown| shown.ask.id.as_str());
+        let at = shown.and_then(|id| self.asks.iter().position(|ask| ask.id == id));
+        let count = isize::try_from(self.asks.len()).unwrap_or(1);
+        let next = match at {
+            Some(at) => (isize::try_from(at).unwrap_or(0) + by).rem_euclid(count),
+            None if by > 0 => 0,
+            None => count - 1,
+        };
+        let ask = self.asks[usize::try_from(next).unwrap_or(0)].clone();
+        if !self.list.select_asking(&ask) {
+            self.list.set_filter(Filter::default());
+            self.list.select_asking(&ask);
+        }
+        if shown != Some(&ask.id) {
+            // The time is set when its place is noted.
+            self.ask = Some(ShownAsk::new(ask, 0));
+        }
+    }
+
+    /// Answers the ask that is shown, if the guards allow it.
+    pub(super) fn answer(&mut self, command: Command, clock: Clock, actions: &mut Vec<Action>) {
+        let Some(shown) = &mut self.ask else { return };
+        if let Err(guard) = may_answer(shown, self.focus, command, clock.ms) {
+            return self.refuse(guard.sentence());
+        }
+        let ask = &shown.ask;
+        let reply = match command {
+            Command::Allow if ask.offers(AskChoice::ALLOW) => Reply::Allow,
+            Command::Deny if ask.offers(AskChoice::DENY) => Reply::Deny { message: None },
+            Command::Always => match rules(ask).as_slice() {
+                [rule] => Reply::Always((*rule).to_owned()),
+                [] => return self.refuse("the agent offers no rule for this ask"),
+                _ => return self.refuse("choose one of the rules by its number"),
+            },
+            Command::Words => return self.begin_words(),
+            Command::Choose(number) => return self.choose(number, actions),
+            _ => {
+                let words = key_words(ask).join(", ");
+                return self.refuse(format!("this ask takes {words}"));
+            }
+        };
+        self.deliver(reply, actions);
+    }
+
+    fn deliver(&mut self, reply: Reply, actions: &mut Vec<Action>) {
+        let Some(shown) = &mut self.ask else { return };
+        shown.is_answered = true;
+        actions.push(Action::Order(Order::Answer { ask: shown.ask.id.clone(), reply }));
+        self.inform("the answer is being delivered …");
+    }
+
+    /// Chooses an option of the current question, or a rule.
+    fn choose(&mut self, number: usize, actions: &mut Vec<Action>) {
+        let Some(shown) = &mut self.ask else { return };
+        let Some(field) = shown.ask.fields.get(shown.given.len()) else {
+            let key = format!("always:{number}");
+            if shown.ask.offers(&key) {
+                return self.deliver(Reply::Always(key), actions);
+            }
+            return self.refuse(format!("there is no rule {number}"));
+        };
+        if number == 0 || number > field.options.len() {
+            return self.refuse(format!("there is no option {number}"));
+        }
+        if field.many {
+            match shown.chosen.iter().position(|chosen| *chosen == number) {
+                Some(at) => drop(shown.chosen.remove(at)),
+                None => shown.chosen.push(number),
+            }
+            return;
+        }
+        self.give(vec![number.to_string()], false, actions);
+    }
+
+    /// Sends the options that were chosen; says whether there were any.
+    pub(super) fn send_chosen(&mut self, clock: Clock, actions: &mut Vec<Action>) -> bool {
+        let Some(shown) = &self.ask else { return false };
+        if shown.chosen.is_empty() {
+            return false;
+        }
+        if let Err(guard) = may_answer(shown, self.focus, Command::Choose(0), clock.ms) {
+            self.refuse(guard.sentence());
+            return true;
+        }
+        let mut chosen = shown.chosen.clone();
+        chosen.sort_unstable();
+        self.give(chosen.iter().map(usize::to_string).collect(), false, actions);
+        true
+    }
+
+    /// Answers the current question. When all are answered, the answer is delivered.
+    pub(super) fn give(&mut self, values: Vec<String>, is_text: bool, actions: &mut Vec<Action>) {
+        let Some(shown) = &mut self.ask else { return };
+        let Some(field) = shown.ask.fields.get(shown.given.len()) else { return };
+        let words = if shown.ask.fields.len() == 1 {
+            if is_text {
+                FieldWords { text: values.into_iter().next(), ..FieldWords::default() }
+            } else {
+                let options = values.iter().filter_map(|number| number.parse().ok()).collect();
+                FieldWords { options, ..FieldWords::default() }
+            }
+        } else {
+            shown.given.push((field.id.clone(), values));
+            shown.chosen.clear();
+            if shown.given.len() < shown.ask.fields.len() {
+                return;
+            }
+            let given = std::mem::take(&mut shown.given).into_iter();
+            let fields = given.flat_map(|(name, values)| {
+                values.into_iter().map(move |value| (name.clone(), value))
+            });
+            FieldWords { fields: fields.collect(), ..FieldWords::default() }
+        };
+        match field_reply(&shown.ask, &words) {
+            Ok(reply) => self.deliver(reply, actions),
+            Err(failure) => self.refuse(failure.message().to_owned()),
+        }
+    }
+
+    fn begin_words(&mut self) {
+        let Some(shown) = &self.ask else { return };
+        let ask = &shown.ask;
+        let field = ask.fields.get(shown.given.len());
+        let may_type = field.map_or(ask.offers(AskChoice::DENY), |field| field.free_text);
+        if !may_type {
+            return self.refuse("this ask takes no words");
+        }
+        let (purpose, is_secret) = match field {
+            Some(field) => (Purpose::Answer(ask.id.clone()), field.secret),
+            None => (Purpose::Deny(ask.id.clone()), false),
+        };
+        self.typed = Some(Typed::new(purpose, String::new(), is_secret));
+    }
+
+    /// Uses the words that were typed for an ask, if it is still the one that is shown.
+    pub(super) fn words_typed(
+        &mut self,
+        purpose: &Purpose,
+        text: String,
+        clock: Clock,
+        actions: &mut Vec<Action>,
+    ) {
+        let (Purpose::Deny(id) | Purpose::Answer(id)) = purpose else { return };
+        let is_same = self.ask.as_ref().is_some_and(|shown| shown.ask.id == *id);
+        let Some(shown) = self.ask.as_ref().filter(|_| is_same) else {
+            return self.refuse("the ask that these words were for is not shown any more");
+        };
+        if let Err(guard) = may_answer(shown, self.focus, Command::Words, clock.ms) {
+            return self.refuse(guard.sentence());
+        }
+        match purpose {
+            Purpose::Deny(_) => {
+                let message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
+                self.deliver(Reply::Deny { message }, actions);
+            }
+            _ if text.is_empty() => self.refuse("nothing was answered: the text is empty"),
+            _ => self.give(vec![text], true, actions),
+        }
+    }
+
+    /// Takes note of the result of an answer.
+    pub(super) fn answered(&mut self, id: &str, lines: &Result<Vec<String>, Vec<String>>) {
+        let Some(shown) = self.ask.as_mut().filter(|shown| shown.ask.id == id) else { return };
+        shown.is_answered = false;
+        match lines {
+            // The footer has the whole sentence; its first words say which decision was taken.
+            Ok(lines) => {
+                let first = lines.first().and_then(|line| line.split("  ").next());
+                shown.settled = Some(first.unwrap_or("answered").to_owned());
+            }
+            // A refusal belongs to this ask; whether it is open is what the next look says.
+            Err(_) if shown.settled.is_some() => {
+                shown.settled = Some("settled otherwise: this answer was not taken".to_owned());
+            }
+            Err(_) => shown.given.clear(),
+        }
+    }
+
+    /// Returns the lines that name the keys of the ask.
+    #[must_use]
+    pub(crate) fn ask_key_lines(&self, width: usize) -> Vec<String> {
+        let Some(shown) = &self.ask else { return Vec::new() };
+        if shown.settled.is_some() {
+            return vec!["any key goes on".to_owned()];
+        }
+        if shown.is_answered {
+            return vec!["the answer is being delivered …".to_owned()];
+        }
+        let mut keys = if self.focus == Focus::Ask || shown.ask.via.is_none() {
+            key_words(&shown.ask)
+        } else {
+            vec!["Enter or Tab: go to the ask to answer it".to_owned()]
+        };
+        if let [_, _, ..] = shown.ask.fields.as_slice() {
+            let at = shown.question().min(shown.ask.fields.len() - 1);
+            keys.insert(0, format!("question `{}`:", shown.ask.fields[at].id));
+        }
+        if !shown.chosen.is_empty() {
+            let chosen: Vec<String> = shown.chosen.iter().map(usize::to_string).collect();
+            keys.push(format!("chosen: {} (Enter sends)", chosen.join(", ")));
+        }
+        if self.asks.len() > 1 {
+            keys.push("n next ask".to_owned());
+        }
+        packed(&keys, width)
+    }
+}
+
+/// Returns the keys of the rules that an ask offers.
+fn rules(ask: &Ask) -> Vec<&str> {
+    let keys = ask.choices.iter().map(|choice| choice.key.as_str());
+    keys.filter(|key| key.starts_with("always:")).collect()
+}
+
+/// Returns the keys that an ask takes, each with its meaning.
+fn key_words(ask: &Ask) -> Vec<String> {
+    if ask.via.is_none() {
+        return Vec::new();
+    }
+    let has_one_rule = rules(ask).len() == 1;
+    let mut words = Vec::new();
+    if let Some(field) = ask.fields.first() {
+        if !field.options.is_empty() {
+            let many = if field.many { ", Enter sends" } else { "" };
+            words.push(format!("1-{} option{many}", field.options.len()));
+        }
+        if ask.fields.iter().any(|field| field.free_text) {
+            words.push("m answer in words".to_owned());
+        }
+    }
+    for choice in &ask.choices {
+        let text = clean(&choice_text(choice)).into_owned();
+        match choice.key.as_str() {
+            AskChoice::ALLOW => words.push(format!("a {text}")),
+            AskChoice::DENY => {
+                words.push(format!("d {text}"));
+                if ask.fields.is_empty() {
+                    words.push("m deny with words".to_owned());
+                }
+            }
+            AskChoice::STOP => words.push(format!("X {text}")),
+            key if has_one_rule && key.starts_with("always:") => words.push(format!("A {text}")),
+            key => {
+                let number = key.strip_prefix("always:").unwrap_or(key);
+                words.push(format!("{number} {text}"));
+            }
+        }
+    }
+    words
+}
+
+/// Puts words into lines of this width, three blanks apart.
+fn packed(words: &[String], width: usize) -> Vec<String> {
+    const GAP: &str = "   ";
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        let word = word.replace('\n', " ");
+        match lines.last_mut() {
+            Some(line) if columns(line) + GAP.len() + columns(&word) <= width => {
+                line.push_str(GAP);
+                line.push_str(&word);
+            }
+            _ => lines.push(crate::text::fit(&word, width)),
+        }
+    }
+    lines
+}

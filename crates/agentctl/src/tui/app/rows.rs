@@ -1,0 +1,229 @@
+//! The rows of the list: the filter, the selection, and the part that is visible.
+
+use agentctl_core::model::{Ask, Locator, Status, Target};
+
+use crate::face::session_argument;
+use crate::session_table::{ListWidths, ListedRow};
+
+/// The identity of a session over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SessionKey {
+    /// The adapter.
+    pub(crate) adapter: &'static str,
+    /// The home.
+    pub(crate) root: String,
+    /// The session; `None` for a process without one.
+    pub(crate) id: Option<String>,
+    /// The process, if there is no session.
+    pub(crate) pid: Option<u32>,
+    /// The session that it is a subagent of.
+    pub(crate) parent: Option<String>,
+}
+
+impl SessionKey {
+    /// Returns the session of a row.
+    #[must_use]
+    pub(crate) fn of(row: &ListedRow) -> Self {
+        Self {
+            adapter: row.adapter,
+            root: row.root.clone(),
+            id: row.id.clone(),
+            pid: row.pid,
+            parent: row.parent.clone(),
+        }
+    }
+
+    /// Says whether a row is this session.
+    #[must_use]
+    pub(crate) fn is(&self, row: &ListedRow) -> bool {
+        self.adapter == row.adapter
+            && self.id == row.id
+            && self.pid == row.pid
+            && self.root == row.root
+    }
+
+    /// Returns the session for questions about it.
+    #[must_use]
+    pub(crate) fn target(&self) -> Target {
+        let session =
+            self.id.clone().map(|id| Locator { id, path: None, parent: self.parent.clone() });
+        Target { adapter: self.adapter, root: self.root.clone(), session, pid: self.pid }
+    }
+
+    /// Returns the text that names it on the command line.
+    #[must_use]
+    pub(crate) fn argument(&self) -> String {
+        match (&self.id, self.pid) {
+            (Some(id), _) => session_argument(Some(self.adapter), id),
+            (None, Some(pid)) => pid.to_string(),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// A row with the text that a filter searches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TopRow {
+    /// The row.
+    pub(crate) row: ListedRow,
+    /// Status, agent, id, name, group, directory, reason and title, in lower case.
+    search: String,
+}
+
+impl TopRow {
+    /// Makes the text that a filter searches.
+    #[must_use]
+    pub(crate) fn new(row: ListedRow) -> Self {
+        let texts = [
+            row.status.word(),
+            row.adapter,
+            row.id.as_deref().unwrap_or_default(),
+            row.name(),
+            row.group.as_deref().unwrap_or_default(),
+            row.directory(),
+            row.what(),
+        ];
+        let search = texts.join("\n").to_lowercase();
+        Self { row, search }
+    }
+
+    /// Says whether an ask is one of this session.
+    #[must_use]
+    pub(crate) fn asks(&self, ask: &Ask) -> bool {
+        let row = &self.row;
+        let is_same = if row.id.is_some() { row.id == ask.session_id } else { row.pid == ask.pid };
+        row.adapter == ask.adapter && row.root == ask.root && is_same
+    }
+}
+
+/// The words that a row must contain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// As it was typed.
+    pub(crate) text: String,
+    words: Vec<String>,
+    waiting_only: bool,
+}
+
+impl Filter {
+    /// Reads a filter: words, and `!` for waiting sessions only.
+    #[must_use]
+    pub(crate) fn of(text: &str) -> Self {
+        let mut filter = Self { text: text.trim().to_owned(), ..Self::default() };
+        for word in text.to_lowercase().split_whitespace() {
+            let rest = word.trim_start_matches('!');
+            filter.waiting_only |= rest.len() < word.len();
+            if !rest.is_empty() {
+                filter.words.push(rest.to_owned());
+            }
+        }
+        filter
+    }
+
+    fn admits(&self, row: &TopRow) -> bool {
+        (!self.waiting_only || row.row.status == Status::Waiting)
+            && self.words.iter().all(|word| row.search.contains(word))
+    }
+}
+
+/// The list.
+#[derive(Debug, Default)]
+pub(crate) struct RowList {
+    /// All rows, in the order of `list`.
+    pub(crate) rows: Vec<TopRow>,
+    /// The widest cells.
+    pub(crate) widths: ListWidths,
+    /// The places of the rows that the filter admits.
+    pub(crate) shown: Vec<usize>,
+    /// The filter.
+    pub(crate) filter: Filter,
+    /// The selected session.
+    key: Option<SessionKey>,
+    /// Its place in `shown`.
+    at: usize,
+    /// The first visible place in `shown`.
+    first: usize,
+}
+
+impl RowList {
+    /// Takes a new list, and keeps the selection. Says whether the selected row differs from before.
+    pub(super) fn replace(&mut self, rows: Vec<TopRow>, widths: ListWidths) -> bool {
+        let before = self.selected().cloned();
+        (self.rows, self.widths) = (rows, widths);
+        self.refresh();
+        self.selected() != before.as_ref()
+    }
+
+    /// Sets another filter, and keeps the selection if it is still shown.
+    pub(super) fn set_filter(&mut self, filter: Filter) {
+        self.filter = filter;
+        self.refresh();
+    }
+
+    fn refresh(&mut self) {
+        let admitted = (0..self.rows.len()).filter(|at| self.filter.admits(&self.rows[*at]));
+        self.shown = admitted.collect();
+        let key = self.key.take();
+        let is_key = |at: &usize| key.as_ref().is_some_and(|key| key.is(&self.rows[*at].row));
+        // A session that is gone leaves the selection at its place.
+        let place = self.shown.iter().position(is_key).unwrap_or(self.at);
+        self.select(place);
+    }
+
+    /// Returns the selected row.
+    #[must_use]
+    pub(crate) fn selected(&self) -> Option<&TopRow> {
+        self.shown.get(self.at).and_then(|at| self.rows.get(*at))
+    }
+
+    /// Returns the selected session.
+    #[must_use]
+    pub(crate) fn selected_key(&self) -> Option<&SessionKey> {
+        self.key.as_ref()
+    }
+
+    fn select(&mut self, place: usize) {
+        self.at = place.min(self.shown.len().saturating_sub(1));
+        self.key = self.selected().map(|row| SessionKey::of(&row.row));
+    }
+
+    /// Selects the session of an ask; says whether it is shown.
+    pub(super) fn select_asking(&mut self, ask: &Ask) -> bool {
+        let place = self.shown.iter().position(|at| self.rows[*at].asks(ask));
+        if let Some(place) = place {
+            self.select(place);
+        }
+        place.is_some()
+    }
+
+    pub(super) fn step(&mut self, by: isize) {
+        self.select(self.at.saturating_add_signed(by));
+    }
+
+    pub(super) fn select_visible(&mut self, line: usize) {
+        if self.first + line < self.shown.len() {
+            self.select(self.first + line);
+        }
+    }
+
+    pub(super) fn scroll_to_selection(&mut self, height: usize) {
+        let most = self.shown.len().saturating_sub(height);
+        self.first = self.first.min(most).min(self.at);
+        if height > 0 && self.at >= self.first + height {
+            self.first = self.at + 1 - height;
+        }
+    }
+
+    /// Returns the visible rows, and whether each is selected.
+    pub(crate) fn visible(&self, height: u16) -> impl Iterator<Item = (bool, &TopRow)> {
+        let last = self.shown.len().min(self.first + usize::from(height));
+        let places = self.first.min(last)..last;
+        places.filter_map(|place| Some((place == self.at, self.rows.get(*self.shown.get(place)?)?)))
+    }
+
+    /// Returns the place of the selection, and the number of shown rows.
+    #[must_use]
+    pub(crate) fn position(&self) -> (usize, usize) {
+        (self.at + 1, self.shown.len())
+    }
+}

@@ -1,0 +1,201 @@
+//! The line that is typed: a filter, a message, the words of an answer, or `y`.
+
+use agentctl_core::model::{AskChoice, Reply};
+
+use super::{Action, App, Clock, Filter, Order, SessionKey, may_answer};
+use crate::tui::keys::{Command, Focus, Key};
+
+/// What a typed line is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The filter.
+    Filter,
+    /// A message to a session; its short name.
+    Message(SessionKey, String),
+    /// The words of a denial of the ask with this id.
+    Deny(String),
+    /// The answer to a question of the ask with this id.
+    Answer(String),
+    /// `y` stops the session; its short name.
+    Stop(SessionKey, String),
+}
+
+/// A line that is typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Typed {
+    /// What it is for.
+    pub(crate) purpose: Purpose,
+    /// The text.
+    pub(crate) text: String,
+    /// The place of the cursor, in bytes.
+    pub(crate) cursor: usize,
+    /// The text is not shown.
+    pub(crate) is_secret: bool,
+}
+
+impl Typed {
+    /// Begins a line.
+    #[must_use]
+    pub(crate) fn new(purpose: Purpose, text: String, is_secret: bool) -> Self {
+        Self { purpose, cursor: text.len(), text, is_secret }
+    }
+
+    /// Returns the words before the line.
+    #[must_use]
+    pub(crate) fn prompt(&self) -> String {
+        match &self.purpose {
+            Purpose::Filter => "/".to_owned(),
+            Purpose::Message(_, name) => format!("message to {name}: "),
+            Purpose::Deny(_) => "deny with these words: ".to_owned(),
+            Purpose::Answer(_) => "answer: ".to_owned(),
+            Purpose::Stop(_, name) => {
+                format!("stop {name} and everything it started? y stops, any other key does not ")
+            }
+        }
+    }
+
+    fn insert(&mut self, text: &str) {
+        self.text.insert_str(self.cursor, text);
+        self.cursor += text.len();
+    }
+
+    fn before(&self) -> usize {
+        self.text[..self.cursor].chars().next_back().map_or(0, char::len_utf8)
+    }
+
+    fn after(&self) -> usize {
+        self.text[self.cursor..].chars().next().map_or(0, char::len_utf8)
+    }
+
+    /// Changes the line; says whether the key had a meaning.
+    fn edit(&mut self, key: Key) -> bool {
+        match key {
+            Key::Char(c) => self.insert(c.encode_utf8(&mut [0; 4])),
+            Key::Backspace | Key::Ctrl('h') => {
+                let begin = self.cursor - self.before();
+                self.text.replace_range(begin..self.cursor, "");
+                self.cursor = begin;
+            }
+            Key::Delete => {
+                let end = self.cursor + self.after();
+                self.text.replace_range(self.cursor..end, "");
+            }
+            Key::Left => self.cursor -= self.before(),
+            Key::Right => self.cursor += self.after(),
+            Key::Home | Key::Ctrl('a') => self.cursor = 0,
+            Key::End | Key::Ctrl('e') => self.cursor = self.text.len(),
+            Key::Ctrl('u') => {
+                self.text.replace_range(..self.cursor, "");
+                self.cursor = 0;
+            }
+            Key::Ctrl('w') => {
+                let begin = self.text[..self.cursor].trim_end().rfind(' ').map_or(0, |at| at + 1);
+                self.text.replace_range(begin..self.cursor, "");
+                self.cursor = begin;
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl App {
+    pub(super) fn begin_filter(&mut self) {
+        let text = self.list.filter.text.clone();
+        self.typed = Some(Typed::new(Purpose::Filter, text, false));
+    }
+
+    fn selected_name(&mut self) -> Option<(SessionKey, String)> {
+        let Some(row) = self.list.selected() else {
+            self.refuse("no session is selected");
+            return None;
+        };
+        let name = format!("{} {}", row.row.adapter, row.row.short_id());
+        Some((SessionKey::of(&row.row), name))
+    }
+
+    pub(super) fn begin_message(&mut self) {
+        let Some((key, name)) = self.selected_name() else { return };
+        self.typed = Some(Typed::new(Purpose::Message(key, name), String::new(), false));
+    }
+
+    pub(super) fn begin_stop(&mut self) {
+        let Some((key, name)) = self.selected_name() else { return };
+        self.typed = Some(Typed::new(Purpose::Stop(key, name), String::new(), false));
+    }
+
+    /// Stops the turn. An ask that offers it is answered with that; the guards of answers hold.
+    pub(super) fn stop_turn(&mut self, clock: Clock, actions: &mut Vec<Action>) {
+        let Some((key, name)) = self.selected_name() else { return };
+        let offered = self.ask.as_ref().filter(|shown| {
+            self.focus == Focus::Ask && shown.settled.is_none() && shown.ask.offers(AskChoice::STOP)
+        });
+        let order = match offered {
+            Some(shown) => {
+                if let Err(guard) = may_answer(shown, self.focus, Command::Deny, clock.ms) {
+                    return self.refuse(guard.sentence());
+                }
+                Order::Answer { ask: shown.ask.id.clone(), reply: Reply::Stop }
+            }
+            None => Order::StopTurn(key),
+        };
+        actions.push(Action::Order(order));
+        self.inform(format!("the turn of {name} is being stopped …"));
+    }
+
+    /// Inserts pasted text into the line that is typed. Without one it is ignored: pasted text is no key.
+    pub(super) fn paste(&mut self, text: &str) {
+        match &mut self.typed {
+            Some(typed) if !matches!(typed.purpose, Purpose::Stop(..)) => {
+                let text: String =
+                    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+                typed.insert(&text);
+                if typed.purpose == Purpose::Filter {
+                    let filter = Filter::of(&typed.text);
+                    self.list.set_filter(filter);
+                }
+            }
+            _ => self.inform("pasted text is ignored here"),
+        }
+    }
+
+    pub(super) fn typed_key(&mut self, key: Key, clock: Clock, actions: &mut Vec<Action>) {
+        let Some(mut typed) = self.typed.take() else { return };
+        if let Purpose::Stop(session, name) = &typed.purpose {
+            if key == Key::Char('y') {
+                actions.push(Action::Order(Order::Stop(session.clone())));
+                return self.inform(format!("{name} is being stopped …"));
+            }
+            return self.inform("nothing was stopped");
+        }
+        match key {
+            Key::Escape => {
+                if typed.purpose == Purpose::Filter {
+                    self.list.set_filter(Filter::default());
+                }
+            }
+            Key::Enter => self.line_typed(typed, clock, actions),
+            key => {
+                typed.edit(key);
+                if typed.purpose == Purpose::Filter {
+                    self.list.set_filter(Filter::of(&typed.text));
+                }
+                self.typed = Some(typed);
+            }
+        }
+    }
+
+    fn line_typed(&mut self, typed: Typed, clock: Clock, actions: &mut Vec<Action>) {
+        match typed.purpose {
+            Purpose::Filter => self.list.set_filter(Filter::of(&typed.text)),
+            Purpose::Message(session, name) => {
+                if typed.text.trim().is_empty() {
+                    return self.inform("nothing was sent: the message is empty");
+                }
+                self.inform(format!("the message to {name} is being sent …"));
+                actions.push(Action::Order(Order::Send { session, text: typed.text }));
+            }
+            purpose => self.words_typed(&purpose, typed.text, clock, actions),
+        }
+    }
+}

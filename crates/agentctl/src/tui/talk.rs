@@ -1,0 +1,183 @@
+//! The thread that reads and follows the conversation of the selected session.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use agentctl_core::ask::Fleet;
+use agentctl_core::transcript::{Beyond, Limit, Selection, Transcript, TranscriptError};
+
+use super::app::{Message, TalkRequest};
+use crate::face::{Conversation, Line, View, local_date};
+
+/// A conversation is watched once it was selected for this long: who moves through the list opens no watches.
+const SETTLE: Duration = Duration::from_millis(250);
+/// Longest time between two reads, for file systems without events and for servers.
+const SAFETY_INTERVAL: Duration = Duration::from_secs(5);
+/// A conversation that is not written yet is looked for this often.
+const UNWRITTEN_INTERVAL: Duration = Duration::from_secs(2);
+
+/// An order to the thread.
+enum Wake {
+    Read(TalkRequest),
+    Changed,
+}
+
+/// The handle of the thread.
+pub(crate) struct Talks {
+    orders: Sender<Wake>,
+}
+
+impl Talks {
+    /// Starts the thread.
+    pub(crate) fn spawn(fleet: Fleet, has_styles: bool, messages: Sender<Message>) -> Self {
+        let (orders, wakes) = channel();
+        let talks = Self { orders: orders.clone() };
+        std::thread::spawn(move || {
+            let thread = TalkThread { fleet, has_styles, messages, orders };
+            thread.run(&wakes);
+        });
+        talks
+    }
+
+    /// Reads another conversation from now on.
+    pub(crate) fn read(&self, request: TalkRequest) {
+        let _gone = self.orders.send(Wake::Read(request));
+    }
+}
+
+struct TalkThread {
+    fleet: Fleet,
+    has_styles: bool,
+    messages: Sender<Message>,
+    orders: Sender<Wake>,
+}
+
+/// The conversation that is followed.
+struct Followed {
+    request: TalkRequest,
+    /// `None` if it cannot be read yet.
+    open: Option<(Transcript, Conversation)>,
+    /// Ends the thread that watches its files.
+    watch: Option<WatchEnd>,
+}
+
+/// Ends a thread that watches files when it is dropped.
+struct WatchEnd(Arc<AtomicBool>);
+
+impl Drop for WatchEnd {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl TalkThread {
+    fn run(&self, wakes: &Receiver<Wake>) {
+        let mut followed: Option<Followed> = None;
+        loop {
+            let wait = match &followed {
+                None => Duration::MAX,
+                Some(followed) if followed.open.is_none() => UNWRITTEN_INTERVAL,
+                Some(followed) if followed.watch.is_none() => SETTLE,
+                Some(_) => SAFETY_INTERVAL,
+            };
+            match wakes.recv_timeout(wait) {
+                Ok(Wake::Read(request)) => {
+                    // Only the newest request matters.
+                    let newest = wakes.try_iter().filter_map(|wake| match wake {
+                        Wake::Read(request) => Some(request),
+                        Wake::Changed => None,
+                    });
+                    let request = newest.last().unwrap_or(request);
+                    drop(followed.take());
+                    followed = Some(self.begin(request));
+                }
+                Ok(Wake::Changed) => self.go_on(followed.as_mut()),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(followed) = &mut followed {
+                        self.settle(followed);
+                    }
+                    self.go_on(followed.as_mut());
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn begin(&self, request: TalkRequest) -> Followed {
+        let target = request.session.target();
+        let view = View {
+            width: Some(request.width),
+            is_full: false,
+            has_styles: self.has_styles,
+            unfold: "agentctl logs --full",
+            today: Some(local_date(self.fleet.host.now())),
+        };
+        let read = self.fleet.transcript(&target).and_then(|mut transcript| {
+            let selection =
+                Selection { limit: Limit::Messages(request.count), ..Selection::last(0) };
+            let page = transcript.page(&Selection { beyond: Beyond::Count, ..selection })?;
+            let mut conversation = Conversation::new(view);
+            conversation.expect(page.calls);
+            let earlier = page.earlier.and_then(|e| conversation.earlier_line(e, "k scrolls up"));
+            let mut lines: Vec<Line> = earlier.into_iter().collect();
+            lines.extend(conversation.lines(&page.messages));
+            Ok((transcript, conversation, lines))
+        });
+        let (open, lines) = match read {
+            Ok((transcript, conversation, lines)) => (Some((transcript, conversation)), Ok(lines)),
+            Err(error) => (None, Err(error.to_string())),
+        };
+        self.send(&request, true, lines);
+        Followed { request, open, watch: None }
+    }
+
+    /// Watches the files of a conversation that has been selected for a while.
+    fn settle(&self, followed: &mut Followed) {
+        let Some((transcript, _)) = &followed.open else {
+            // It may be written by now.
+            let mut again = self.begin(followed.request.clone());
+            std::mem::swap(followed, &mut again);
+            return;
+        };
+        if followed.watch.is_some() {
+            return;
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let watch: Result<_, TranscriptError> = transcript.watch();
+        if let Ok(watch) = watch {
+            let (orders, is_over) = (self.orders.clone(), Arc::clone(&is_over));
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    if watch.wait(SAFETY_INTERVAL)
+                        && !is_over.load(Ordering::SeqCst)
+                        && orders.send(Wake::Changed).is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+        followed.watch = Some(WatchEnd(is_over));
+    }
+
+    /// Shows what was appended.
+    fn go_on(&self, followed: Option<&mut Followed>) {
+        let Some(followed) = followed else { return };
+        let Some((transcript, conversation)) = &mut followed.open else { return };
+        match transcript.more() {
+            Ok(messages) if messages.is_empty() => {}
+            Ok(messages) => {
+                let lines = conversation.lines(&messages);
+                self.send(&followed.request, false, Ok(lines));
+            }
+            Err(error) => self.send(&followed.request, false, Err(error.to_string())),
+        }
+    }
+
+    fn send(&self, request: &TalkRequest, is_whole: bool, lines: Result<Vec<Line>, String>) {
+        let request = request.clone();
+        let _unheard = self.messages.send(Message::Talk { request, is_whole, lines });
+    }
+}

@@ -1,0 +1,205 @@
+//! The guards before an answer.
+
+use agentctl_core::model::Reply;
+use serde_json::json;
+
+use super::{Desk, OTHER, WAITING, ask, session};
+use crate::tui::app::{Action, Message, Order, OrderResult};
+use crate::tui::keys::{Focus, Key};
+
+const FIRST: &str = "a7f319c200000000a7f319c200000000";
+const SECOND: &str = "0c41d27e000000000c41d27e00000000";
+
+fn answers(actions: &[Action]) -> Vec<Reply> {
+    let reply = |action: &Action| match action {
+        Action::Order(Order::Answer { reply, .. }) => Some(reply.clone()),
+        _ => None,
+    };
+    actions.iter().filter_map(reply).collect()
+}
+
+/// A waiting session with one ask that was shown at 0 ms, and the focus on it at 1,000 ms.
+fn desk(command: &str) -> Desk {
+    let mut desk = Desk::new((80, 24));
+    desk.look(&[session(WAITING, "waiting", 1, "Fix it")], vec![ask(FIRST, WAITING, command)]);
+    desk.ms = 1_000;
+    desk.press(Key::Tab);
+    desk.press(Key::Tab);
+    assert_eq!(desk.app.focus, Focus::Ask);
+    desk
+}
+
+#[test]
+fn each_key_gives_its_decision_to_the_ask_that_is_shown() {
+    for (key, reply) in [
+        ('a', Reply::Allow),
+        ('d', Reply::Deny { message: None }),
+        ('A', Reply::Always("always:1".into())),
+    ] {
+        let mut desk = desk("npm test");
+        let actions = desk.press(Key::Char(key));
+        let order = Order::Answer { ask: FIRST.into(), reply };
+        assert!(actions.contains(&Action::Order(order)), "{key}: {actions:?}");
+        assert!(answers(&desk.press(Key::Char(key))).is_empty(), "it is delivered once");
+    }
+}
+
+#[test]
+fn a_key_answers_only_while_the_ask_has_the_focus() {
+    let mut desk = desk("npm test");
+    desk.press(Key::Escape);
+    assert_eq!(desk.app.focus, Focus::List);
+    for key in "adAm19".chars() {
+        assert!(answers(&desk.press(Key::Char(key))).is_empty(), "{key}");
+    }
+    desk.press(Key::Enter);
+    assert_eq!(desk.app.focus, Focus::Ask, "Enter on a waiting row goes to its ask");
+}
+
+#[test]
+fn a_key_within_half_a_second_of_the_ask_answers_nothing() {
+    let mut desk = Desk::new((80, 24));
+    desk.ms = 5_000;
+    desk.look(&[session(WAITING, "waiting", 1, "Fix it")], vec![ask(FIRST, WAITING, "npm test")]);
+    desk.press(Key::Enter);
+    for ms in [5_000, 5_300, 5_499] {
+        desk.ms = ms;
+        assert!(answers(&desk.press(Key::Char('a'))).is_empty(), "{ms}");
+        assert!(desk.notice().contains("just appeared"), "{}", desk.notice());
+    }
+    desk.ms = 5_500;
+    assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
+}
+
+#[test]
+fn an_ask_that_moves_is_like_one_that_appears() {
+    let mut desk = desk("npm test");
+    desk.ms = 9_000;
+    desk.tell(Message::Resized(80, 30));
+    desk.ms = 9_100;
+    assert!(answers(&desk.press(Key::Char('a'))).is_empty());
+    desk.ms = 9_500;
+    assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
+}
+
+#[test]
+fn the_next_ask_begins_its_own_half_second() {
+    let sessions = [session(WAITING, "waiting", 1, "x"), session(OTHER, "waiting", 2, "y")];
+    let mut desk = Desk::new((80, 24));
+    let asks = vec![ask(FIRST, WAITING, "npm test"), ask(SECOND, OTHER, "rm -r build")];
+    desk.look(&sessions, asks);
+    desk.ms = 1_000;
+    desk.press(Key::Enter);
+    desk.press(Key::Char('n'));
+    assert_eq!(desk.app.ask.as_ref().map(|shown| shown.ask.id.as_str()), Some(SECOND));
+    assert!(answers(&desk.press(Key::Char('a'))).is_empty());
+    desk.ms = 1_500;
+    let actions = desk.press(Key::Char('a'));
+    let order = Order::Answer { ask: SECOND.into(), reply: Reply::Allow };
+    assert!(actions.contains(&Action::Order(order)), "{actions:?}");
+}
+
+#[test]
+fn a_long_ask_is_allowed_only_after_its_end_was_shown_and_denied_at_any_time() {
+    let long: String = (0..200).map(|line| format!("echo {line}\n")).collect();
+    let mut first = desk(&long);
+    for key in ['a', 'A'] {
+        assert!(answers(&first.press(Key::Char(key))).is_empty());
+        assert!(first.notice().contains("goes on below"), "{}", first.notice());
+    }
+    first.press(Key::Char('G'));
+    assert_eq!(answers(&first.press(Key::Char('a'))), [Reply::Allow]);
+    let mut second = desk(&long);
+    assert_eq!(answers(&second.press(Key::Char('d'))), [Reply::Deny { message: None }]);
+}
+
+#[test]
+fn a_settled_ask_stays_until_a_key_and_the_key_does_nothing_else() {
+    let mut desk = desk("npm test");
+    let running = [session(WAITING, "running", 0, "Fix it")];
+    desk.look(&running, Vec::new());
+    let settled = |desk: &Desk| desk.app.ask.as_ref().and_then(|shown| shown.settled.clone());
+    assert_eq!(settled(&desk).as_deref(), Some("settled: the session is running now"));
+    // The next ask of the same session does not slide under the finger.
+    let next = vec![ask(SECOND, WAITING, "rm -r build")];
+    desk.look(&[session(WAITING, "waiting", 0, "Fix it")], next);
+    assert!(settled(&desk).is_some());
+    desk.ms = 60_000;
+    assert!(answers(&desk.press(Key::Char('a'))).is_empty());
+    assert_eq!(desk.app.ask.as_ref().map(|shown| shown.ask.id.as_str()), Some(SECOND));
+    desk.ms = 60_400;
+    assert!(answers(&desk.press(Key::Char('a'))).is_empty(), "it has just appeared");
+    desk.ms = 60_500;
+    assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
+}
+
+#[test]
+fn a_refusal_belongs_to_its_ask_and_the_ask_stays_open() {
+    let mut desk = desk("npm test");
+    desk.press(Key::Char('a'));
+    let order = Order::Answer { ask: FIRST.into(), reply: Reply::Allow };
+    let lines = Err(vec!["error: agents may not answer".to_owned()]);
+    desk.tell(Message::Done(OrderResult { order, lines }));
+    assert_eq!(desk.notice(), "error: agents may not answer");
+    // Its keys are shown again, which moves it.
+    desk.ms = 2_000;
+    assert_eq!(answers(&desk.press(Key::Char('d'))), [Reply::Deny { message: None }]);
+}
+
+#[test]
+fn words_of_a_denial_go_to_the_ask_they_were_typed_for() {
+    let mut first = desk("npm test");
+    first.press(Key::Char('m'));
+    first.type_keys("use pnpm");
+    let actions = first.press(Key::Enter);
+    assert_eq!(answers(&actions), [Reply::Deny { message: Some("use pnpm".into()) }]);
+    // The ask is settled while the words are typed.
+    let mut second = desk("npm test");
+    second.press(Key::Char('m'));
+    second.type_keys("use");
+    second.look(&[session(WAITING, "running", 0, "Fix it")], Vec::new());
+    assert!(answers(&second.press(Key::Enter)).is_empty());
+}
+
+#[test]
+fn digits_choose_options_of_a_question() {
+    let mut question = serde_json::to_value(ask(FIRST, WAITING, "")).expect("JSON");
+    let options = json!([{"label": "Red", "about": null}, {"label": "Blue", "about": null}]);
+    question["kind"] = json!("question");
+    question["choices"] = json!([]);
+    question["parts"] = json!([]);
+    question["fields"] = json!([{"id": "colour", "header": null, "text": "Which?",
+        "options": options, "many": false, "free_text": true, "secret": false}]);
+    let question: agentctl_core::model::Ask = serde_json::from_value(question).expect("an ask");
+    let desk = || {
+        let mut desk = Desk::new((80, 24));
+        desk.look(&[session(WAITING, "waiting", 1, "x")], vec![question.clone()]);
+        desk.ms = 1_000;
+        desk.press(Key::Enter);
+        desk
+    };
+    let values = |actions: &[Action]| match answers(actions).as_slice() {
+        [Reply::Fields(fields)] => fields[0].values.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(values(&desk().press(Key::Char('2'))), ["Blue"]);
+    assert!(answers(&desk().press(Key::Char('3'))).is_empty(), "there is no third option");
+    assert!(answers(&desk().press(Key::Char('a'))).is_empty(), "a question takes no allow");
+    let mut typed = desk();
+    typed.press(Key::Char('m'));
+    typed.type_keys("green, a bit");
+    assert_eq!(values(&typed.press(Key::Enter)), ["green, a bit"]);
+}
+
+#[test]
+fn pasted_text_answers_nothing() {
+    let mut desk = desk("npm test");
+    assert!(answers(&desk.tell(Message::Paste("aaaa\ny".into()))).is_empty());
+    desk.press(Key::Char('x'));
+    assert!(
+        !desk
+            .tell(Message::Paste("y".into()))
+            .iter()
+            .any(|action| matches!(action, Action::Order(_)))
+    );
+}

@@ -1,0 +1,147 @@
+//! Frames at four sizes, without colour, with no row, one row and many, and with hostile titles.
+
+use agentctl_core::model::Session;
+use ratatui::buffer::Buffer;
+use ratatui::style::Color;
+
+use super::{Desk, OTHER, WAITING, ask, session};
+use crate::tui::app::Message;
+use crate::tui::keys::Key;
+use crate::tui::view::{self, Look};
+
+const ASK: &str = "a7f319c200000000a7f319c200000000";
+const LOOK: Look = Look { has_colour: true, has_unicode: true };
+
+fn text(cells: &Buffer) -> String {
+    let area = cells.area;
+    let line = |y: u16| -> String {
+        let mut line = String::new();
+        let mut skip = 0;
+        for x in 0..area.width {
+            let symbol = cells[(x, y)].symbol();
+            if skip == 0 {
+                line.push_str(symbol);
+                skip = crate::text::columns(symbol).max(1);
+            }
+            skip -= 1;
+        }
+        line.trim_end().to_owned()
+    };
+    (0..area.height).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn sessions() -> Vec<Session> {
+    vec![
+        session(WAITING, "waiting", 0, "Fix the login test"),
+        session(OTHER, "running", 1, "日本語のタイトル and then a very long title that is cut"),
+        session("01a1dedb-0000-4000-8000-000000000003", "idle", 75, "Rename the brand"),
+    ]
+}
+
+fn desk(size: (u16, u16)) -> Desk {
+    let mut desk = Desk::new(size);
+    desk.look(&sessions(), vec![ask(ASK, WAITING, "npm test -- login\nnpm run lint")]);
+    desk.ms = 1_000;
+    desk
+}
+
+fn frame(desk: &Desk, look: Look) -> String {
+    text(&view::draw(&desk.app, look).cells)
+}
+
+#[test]
+fn frames_at_four_sizes() {
+    for size in [(60, 20), (80, 24), (120, 36), (200, 60)] {
+        let mut desk = desk(size);
+        insta::assert_snapshot!(format!("list_{}x{}", size.0, size.1), frame(&desk, LOOK));
+        desk.press(Key::Enter);
+        insta::assert_snapshot!(format!("ask_{}x{}", size.0, size.1), frame(&desk, LOOK));
+    }
+}
+
+#[test]
+fn frames_of_small_terminals() {
+    for size in [(60, 11), (40, 8), (30, 6), (29, 6), (80, 5)] {
+        let mut desk = desk(size);
+        insta::assert_snapshot!(format!("small_{}x{}", size.0, size.1), frame(&desk, LOOK));
+        desk.press(Key::Enter);
+        insta::assert_snapshot!(format!("small_ask_{}x{}", size.0, size.1), frame(&desk, LOOK));
+    }
+}
+
+#[test]
+fn frames_of_other_states() {
+    let mut empty = Desk::new((80, 24));
+    insta::assert_snapshot!("starting", frame(&empty, LOOK));
+    empty.look(&[], Vec::new());
+    insta::assert_snapshot!("empty", frame(&empty, LOOK));
+    empty.press(Key::Char('?'));
+    insta::assert_snapshot!("help", frame(&empty, LOOK));
+    let ascii = Look { has_colour: false, has_unicode: false };
+    let plain = frame(&desk((80, 24)), ascii);
+    assert!(plain.is_ascii(), "{plain}");
+    insta::assert_snapshot!("ascii", plain);
+    let mut settled = desk((80, 24));
+    settled.press(Key::Enter);
+    settled.look(&sessions()[1..], Vec::new());
+    insta::assert_snapshot!("settled", frame(&settled, LOOK));
+}
+
+#[test]
+fn without_colour_no_cell_has_one() {
+    let mut desk = desk((80, 24));
+    desk.press(Key::Enter);
+    let cells = view::draw(&desk.app, Look { has_colour: false, has_unicode: true }).cells;
+    assert!(cells.content().iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+}
+
+#[test]
+fn every_id_has_six_characters_at_60_columns() {
+    let shown = frame(&desk((60, 20)), LOOK);
+    for id in ["3e1add", "77aa01", "01a1de"] {
+        assert!(shown.contains(id), "{shown}");
+    }
+}
+
+#[test]
+fn hostile_texts_are_harmless_at_every_size() {
+    let hostile = [
+        "\x1b]0;title\x07",
+        "\x1b[2J\x1b[H",
+        "\u{202e}evil\u{2066}",
+        "a\r\nb\tc\0d",
+        "\u{9b}31m",
+        "e\u{301}\u{301}\u{301}\u{301} 👩‍👩‍👧 日本",
+        &"x".repeat(100_000),
+    ];
+    let rows: Vec<Session> = (0..)
+        .zip(hostile)
+        .map(|(n, title)| session(&format!("{n:08}-0000"), "running", 1, title))
+        .chain([session(WAITING, "waiting", 0, hostile[0])])
+        .collect();
+    for size in [(30, 6), (60, 20), (80, 24), (200, 60)] {
+        let mut desk = Desk::new(size);
+        desk.look(&rows, vec![ask(ASK, WAITING, &hostile[..6].join("\n"))]);
+        desk.type_keys("n");
+        for keys in ["", "\t", "\t"] {
+            desk.type_keys(keys);
+            let cells = view::draw(&desk.app, LOOK).cells;
+            for cell in cells.content() {
+                let is_bad = |c: char| c.is_control() || ('\u{202a}'..='\u{2069}').contains(&c);
+                assert!(!cell.symbol().chars().any(is_bad), "{:?}", cell.symbol());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_thousand_sizes_are_drawn() {
+    let mut desk = desk((80, 24));
+    for n in 0..1_000_u16 {
+        let keys = [Key::Down, Key::Tab, Key::Enter, Key::Escape, Key::Char('2'), Key::Char('?')];
+        desk.press(keys[usize::from(n) % keys.len()]);
+        desk.tell(Message::Resized(n * 7 % 211, n * 13 % 67));
+        let frame = view::draw(&desk.app, LOOK);
+        assert_eq!((frame.cells.area.width, frame.cells.area.height), desk.app.size);
+    }
+}

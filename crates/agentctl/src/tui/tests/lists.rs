@@ -1,0 +1,155 @@
+//! The list: selection, filter, history, orders.
+
+use super::{Desk, NOW_MS, OTHER, WAITING, at, session};
+use crate::tui::app::{Action, Detail, Message, Order};
+use crate::tui::keys::{Focus, Key};
+
+const THIRD: &str = "01a1dedb-0000-4000-8000-000000000003";
+
+fn selected(desk: &Desk) -> String {
+    desk.app.list.selected_key().and_then(|key| key.id.clone()).unwrap_or_default()
+}
+
+fn desk() -> Desk {
+    let mut desk = Desk::new((80, 24));
+    desk.look(
+        &[
+            session(WAITING, "waiting", 1, "Fix the login"),
+            session(OTHER, "running", 2, "Write docs"),
+            session(THIRD, "idle", 3, "Rename the brand"),
+        ],
+        Vec::new(),
+    );
+    desk
+}
+
+#[test]
+fn the_selection_follows_its_session_through_the_list() {
+    let mut desk = desk();
+    assert_eq!(selected(&desk), WAITING);
+    desk.press(Key::Down);
+    assert_eq!(selected(&desk), OTHER);
+    let moved = [
+        session(OTHER, "waiting", 0, "Write docs"),
+        session(WAITING, "waiting", 1, "Fix the login"),
+        session(THIRD, "idle", 3, "Rename the brand"),
+    ];
+    desk.look(&moved, Vec::new());
+    assert_eq!(selected(&desk), OTHER);
+    desk.look(&moved[1..], Vec::new());
+    assert_eq!(selected(&desk), WAITING, "the row at its place");
+    desk.press(Key::Char('G'));
+    assert_eq!(selected(&desk), THIRD);
+    desk.press(Key::Char('g'));
+    assert_eq!(selected(&desk), WAITING);
+}
+
+#[test]
+fn a_filter_is_words_and_an_exclamation_mark_and_escape_clears_it() {
+    let mut desk = desk();
+    desk.type_keys("/codex brand");
+    assert_eq!(desk.app.list.shown.len(), 1);
+    assert_eq!(selected(&desk), THIRD);
+    desk.press(Key::Enter);
+    desk.press(Key::Escape);
+    assert_eq!(desk.app.list.shown.len(), 3);
+    desk.type_keys("/!");
+    assert_eq!(selected(&desk), WAITING);
+    assert_eq!(desk.app.list.shown.len(), 1);
+    desk.press(Key::Escape);
+    assert_eq!(desk.app.list.shown.len(), 3);
+    desk.type_keys("/nothing has this");
+    assert!(desk.app.list.selected().is_none());
+}
+
+#[test]
+fn every_detail_is_asked_for_once_and_again_when_its_row_changes() {
+    let mut desk = desk();
+    let actions = desk.press(Key::Char('3'));
+    let pages = |actions: &[Action]| {
+        actions.iter().filter(|action| matches!(action, Action::ReadPage(_))).count()
+    };
+    assert_eq!((pages(&actions), desk.app.detail), (1, Detail::Why));
+    assert_eq!(pages(&desk.tell(Message::Timer)), 0);
+    let same = [session(WAITING, "waiting", 1, "Fix the login")];
+    assert_eq!(pages(&desk.look(&same, Vec::new())), 0);
+    let changed = [session(WAITING, "running", 0, "Fix the login")];
+    assert_eq!(pages(&desk.look(&changed, Vec::new())), 1);
+    desk.press(Key::Char(']'));
+    assert_eq!(desk.app.detail, Detail::Facts);
+    desk.press(Key::Char('1'));
+    desk.press(Key::Char('['));
+    assert_eq!(desk.app.detail, Detail::Changes);
+}
+
+#[test]
+fn a_stop_needs_y_and_names_the_session_that_was_selected() {
+    let mut desk = desk();
+    let orders = |actions: Vec<Action>| -> Vec<Order> {
+        let order = |action| if let Action::Order(order) = action { Some(order) } else { None };
+        actions.into_iter().filter_map(order).collect()
+    };
+    desk.press(Key::Char('x'));
+    assert_eq!(orders(desk.press(Key::Char('n'))), []);
+    assert_eq!(desk.notice(), "nothing was stopped");
+    desk.press(Key::Char('x'));
+    // The list changes before the answer.
+    desk.look(&[session(THIRD, "idle", 3, "Rename the brand")], Vec::new());
+    let stopped = orders(desk.press(Key::Char('y')));
+    let [Order::Stop(key)] = stopped.as_slice() else { panic!("{stopped:?}") };
+    assert_eq!(key.id.as_deref(), Some(WAITING));
+    desk.type_keys("shello there");
+    let sent = orders(desk.press(Key::Enter));
+    let [Order::Send { session, text }] = sent.as_slice() else { panic!("{sent:?}") };
+    assert_eq!((session.id.as_deref(), text.as_str()), (Some(THIRD), "hello there"));
+    assert!(matches!(orders(desk.press(Key::Char('X'))).as_slice(), [Order::StopTurn(_)]));
+}
+
+#[test]
+fn history_and_tree_ask_for_another_list() {
+    let mut desk = desk();
+    let query = |all, children| Action::SetQuery { all, children };
+    assert!(desk.press(Key::Char('H')).contains(&query(true, false)));
+    assert!(desk.press(Key::Char('t')).contains(&query(true, true)));
+    assert!(desk.press(Key::Char('H')).contains(&query(false, true)));
+}
+
+#[test]
+fn escape_goes_back_one_step_at_a_time() {
+    let mut desk = desk();
+    desk.press(Key::Enter);
+    assert!(desk.app.is_zoomed && desk.app.focus == Focus::Detail, "nothing is asked here");
+    desk.press(Key::Escape);
+    assert!(!desk.app.is_zoomed && desk.app.focus == Focus::List);
+    desk.press(Key::Tab);
+    assert_eq!(desk.app.focus, Focus::Detail);
+    desk.press(Key::Escape);
+    assert_eq!(desk.app.focus, Focus::List);
+}
+
+#[test]
+fn the_next_change_without_a_message_is_the_next_minute_of_a_visible_age() {
+    let mut desk = Desk::new((80, 24));
+    assert_eq!(desk.app.next_change(), None);
+    let mut young = session(WAITING, "running", 0, "x");
+    young.last_activity_at = Some(at(NOW_MS - 20_000));
+    desk.look(&[young, session(OTHER, "idle", 300, "y")], Vec::new());
+    assert_eq!(desk.app.next_change(), Some(at(NOW_MS + 40_000)));
+    desk.look(&[session(OTHER, "idle", 300, "y")], Vec::new());
+    assert_eq!(desk.app.next_change(), Some(at(NOW_MS + 3_600_000)));
+}
+
+#[test]
+fn ten_thousand_rows_are_filtered_and_moved_through() {
+    let many: Vec<_> = (0..10_000)
+        .map(|n| session(&format!("{n:08x}-0000-4000-8000-000000000000"), "idle", 9, "many"))
+        .collect();
+    let mut desk = Desk::new((80, 24));
+    desk.look(&many, Vec::new());
+    desk.press(Key::End);
+    assert_eq!(desk.app.list.position(), (10_000, 10_000));
+    let layout = desk.app.layout.expect("large enough");
+    assert_eq!(desk.app.list.visible(layout.list.height).count(), usize::from(layout.list.height));
+    desk.type_keys("/0000270f");
+    assert_eq!(desk.app.list.position(), (1, 1));
+}

@@ -1,0 +1,129 @@
+//! The header and the list.
+
+use agentctl_core::model::Status;
+use ratatui::style::Style;
+
+use super::{Canvas, bold, dimmed, lines_of, status_style};
+use crate::face::age_to_the_minute;
+use crate::session_table::{LineCell, ListWidths};
+use crate::text::{columns, fit};
+use crate::tui::app::App;
+use crate::tui::keys::Focus;
+use crate::tui::layout::{Band, Layout};
+use ratatui::style::Modifier;
+
+/// Columns before a row: the mark of the selection.
+const MARGIN: u16 = 2;
+
+pub(super) fn draw_header(canvas: &mut Canvas, app: &App, band: Band) {
+    let line = band.top;
+    let mut column = canvas.text((1, line), "agentctl", bold());
+    column = canvas.text((column, line), "  ", Style::new());
+    let counts = app.counts();
+    if counts.is_empty() {
+        let text = if app.is_starting { "looking …" } else { "no session" };
+        column = canvas.text((column, line), text, Style::new());
+    }
+    for (at, (status, count)) in counts.into_iter().enumerate() {
+        let gap = if at == 0 { "" } else { " · " };
+        column = canvas.text((column, line), gap, dimmed());
+        let style = if status == Status::Stopped { Style::new() } else { status_style(status) };
+        column = canvas.text((column, line), &format!("{count} {}", status.word()), style);
+    }
+    let mut words = Vec::new();
+    if !app.list.filter.text.is_empty() {
+        let (_, shown) = app.list.position();
+        words.push(format!("/{} ({shown})", app.list.filter.text));
+    }
+    if app.has_history {
+        words.push("history".to_owned());
+    }
+    if app.has_tree {
+        words.push("tree".to_owned());
+    }
+    words.push(if words.is_empty() { "/ filter  ? help" } else { "? help" }.to_owned());
+    let words = words.join(" · ");
+    let room = usize::from(canvas.width().saturating_sub(column + 3));
+    let words = if columns(&words) > room { fit("? help", room) } else { words };
+    if columns(&words) > 1 {
+        let wide = u16::try_from(columns(&words)).unwrap_or(0);
+        canvas.text((canvas.width().saturating_sub(wide + 1), line), &words, dimmed());
+    }
+}
+
+pub(super) fn draw(canvas: &mut Canvas, app: &App, layout: Layout) {
+    let room = usize::from(canvas.width().saturating_sub(MARGIN + 1));
+    let widths = app.list.widths.fitted(room);
+    for line in lines_of(layout.heading) {
+        draw_cells(canvas, line, &widths.heading(), |_| bold());
+    }
+    if app.list.shown.is_empty() {
+        draw_emptiness(canvas, app, layout.list);
+    }
+    let rows = app.list.visible(layout.list.height);
+    for (line, (is_selected, row)) in lines_of(layout.list).zip(rows) {
+        draw_row(canvas, app, line, (is_selected, row), widths);
+    }
+    for line in lines_of(layout.warning) {
+        let more = app.warnings.len().saturating_sub(1);
+        let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+        if let Some(warning) = app.warnings.first() {
+            let room = usize::from(canvas.width()).saturating_sub(columns(&more) + 12);
+            let text = format!("warning: {}{more}", fit(warning, room));
+            canvas.text((1, line), &text, status_style(Status::Waiting));
+        }
+    }
+}
+
+fn draw_row(
+    canvas: &mut Canvas,
+    app: &App,
+    line: u16,
+    (is_selected, row): (bool, &crate::tui::app::TopRow),
+    widths: ListWidths,
+) {
+    let age = row.row.active.map_or("-".to_owned(), |then| age_to_the_minute(app.now, then));
+    let cells = row.row.line(widths, &age);
+    let mut plain = if row.row.status.is_live() { Style::new() } else { dimmed() };
+    let mut status = status_style(row.row.status);
+    if is_selected {
+        let modifier = if app.focus == Focus::List { Modifier::REVERSED } else { Modifier::BOLD };
+        (plain, status) = (Style::new().add_modifier(modifier), status.add_modifier(modifier));
+        if app.focus == Focus::List {
+            let blank = " ".repeat(usize::from(canvas.width()));
+            canvas.text((0, line), &blank, plain);
+        }
+        canvas.text((0, line), "▸", plain);
+    }
+    draw_cells(canvas, line, &cells, |cell| if cell.is_status { status } else { plain });
+}
+
+fn draw_cells(
+    canvas: &mut Canvas,
+    line: u16,
+    cells: &[LineCell],
+    style: impl Fn(&LineCell) -> Style,
+) {
+    let mut column = MARGIN;
+    for (at, cell) in cells.iter().enumerate() {
+        if at > 0 {
+            column = column.saturating_add(2);
+        }
+        column = canvas.text((column, line), &cell.text, style(cell));
+    }
+}
+
+fn draw_emptiness(canvas: &mut Canvas, app: &App, band: Band) {
+    let lines: &[&str] = if app.is_starting {
+        &[]
+    } else if !app.list.rows.is_empty() {
+        &["no session matches the filter", "Esc clears it"]
+    } else if app.has_history {
+        &["no session of the last 7 days", "`agentctl demo` starts a few demo agents"]
+    } else {
+        &["nothing is running; H shows ended sessions", "`agentctl demo` starts a few demo agents"]
+    };
+    for (line, text) in lines_of(band).zip(lines) {
+        canvas.text((MARGIN, line), text, dimmed());
+    }
+}
