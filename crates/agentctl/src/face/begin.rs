@@ -1,4 +1,4 @@
-//! What a form for a new session offers: the agents that can be started here, and the directories that were used.
+//! The choices of a form for a new session: the agents that can be started here, and the directories that were used.
 
 use std::collections::HashSet;
 
@@ -24,6 +24,10 @@ pub struct BeginDocument {
     pub directories: Vec<String>,
     /// Orders are taken.
     pub control: bool,
+    /// The home directory of the user.
+    pub home: String,
+    /// The version of the program.
+    pub version: String,
 }
 
 /// An agent that may be started.
@@ -61,7 +65,9 @@ pub fn begin_choices(fleet: &Fleet, control: bool) -> BeginDocument {
         .filter(|directory| std::path::Path::new(directory).is_dir())
         .take(MAX_DIRECTORIES)
         .collect();
-    BeginDocument { adapters, directories, control }
+    let home = fleet.host.home.to_string_lossy().into_owned();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    BeginDocument { adapters, directories, control, home, version }
 }
 
 fn adapter(row: &AdapterRow) -> BeginAdapter {
