@@ -22,7 +22,7 @@ use super::Shared;
 use super::bounded::cleaned;
 use super::documents::{
     AnsweredDocument, AskListDocument, LaunchedDocument, LogDocument, NOTICE, Noted, SentDocument,
-    SessionDocument, SessionsDocument, StoppedDocument, WaitedDocument,
+    SessionDocument, SessionsDocument, StoppedDocument, ToolResult, WaitedDocument,
 };
 use super::requests::{
     GetSession, LaunchAgent, ListAsks, ListSessions, ReadLog, SendMessage, StopSessions, WaitFor,
@@ -162,7 +162,7 @@ fn entry<T: Implementation>() -> Entry {
     let input = SchemaSettings::draft2020_12().into_generator();
     let input = input.into_root_schema_for::<T::Request>();
     let output = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    let output = output.into_root_schema_for::<Noted<T::Document>>();
+    let output = output.into_root_schema_for::<ToolResult<T::Document>>();
     let tool = Tool::new(T::NAME, T::DESCRIPTION, schema_object(input))
         .with_title(T::TITLE)
         .with_raw_output_schema(schema_object(output))
@@ -192,6 +192,8 @@ fn schema_object(schema: schemars::Schema) -> Arc<JsonObject> {
             // The name and the comment of the Rust type mean nothing to a model.
             object.remove("title");
             object.remove("description");
+            // The protocol wants an object; a result and an error are objects.
+            object.insert("type".to_owned(), Value::from("object"));
             Arc::new(object)
         }
         _ => Arc::default(),

@@ -152,6 +152,16 @@ fn failures_have_the_code_sentence_and_hint_of_the_command_line() {
         ] {
             assert_eq!(server.error(tool, arguments.clone())["code"], "usage", "{arguments}");
         }
+        for tool in server.tools() {
+            let schema = &tool["outputSchema"];
+            assert_eq!(schema["type"], "object", "{tool}");
+            let failed = json!({"notice": "data", "error": missing});
+            assert_eq!(
+                violations(schema, &failed),
+                Vec::<String>::new(),
+                "clients check errors too"
+            );
+        }
         let myself = server.error("get_session", json!({"id": "self"}));
         assert_eq!(myself["code"], "session_not_found", "no agent started this server");
     });

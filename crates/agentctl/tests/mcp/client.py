@@ -24,8 +24,8 @@ def field(result, *names):
     raise AttributeError(names)
 
 
-async def call(session, name, **arguments):
-    result = await session.call_tool(name, arguments)
+async def call(client, name, **arguments):
+    result = await client.call_tool(name, arguments)
     document = field(result, "structured_content", "structuredContent")
     sentence, text = result.content[0].text.split("\n")
     assert "data" in sentence, sentence
@@ -33,8 +33,8 @@ async def call(session, name, **arguments):
     return bool(field(result, "is_error", "isError")), document
 
 
-async def ok(session, name, **arguments):
-    failed, document = await call(session, name, **arguments)
+async def ok(client, name, **arguments):
+    failed, document = await call(client, name, **arguments)
     assert not failed, document
     return document
 
