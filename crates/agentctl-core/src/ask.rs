@@ -107,7 +107,7 @@ impl Fleet {
     pub fn with_limit(&self, limit: Duration) -> Self {
         let mut host = Host::clone(&self.host);
         host.deadlines.all = limit;
-        Self { host: Arc::new(host), adapters: self.adapters }
+        Self { host: Arc::new(host), ..self.clone() }
     }
 
     /// Opens the conversation of one session.

@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::adapters::{Adapter, Depth, Found, Look, Root, adapter_called};
 use crate::host::Host;
-use crate::kernel::deadline;
+use crate::kernel::{Cancellation, deadline};
 use crate::model::{
     Fault, FaultCode, Listing, OWN_SOURCE, ReasonKind, Session, Status, Target, shorten,
 };
@@ -61,13 +61,15 @@ pub struct Fleet {
     pub host: Arc<Host>,
     /// The adapters that are asked.
     pub adapters: Adapters,
+    /// Calls off what this fleet is making.
+    pub cancellation: Cancellation,
 }
 
 impl Fleet {
     /// Asks these adapters about this host.
     #[must_use]
     pub fn new(host: Arc<Host>, adapters: Adapters) -> Self {
-        Self { host, adapters }
+        Self { host, adapters, cancellation: Cancellation::default() }
     }
 
     /// Returns the adapter of this name or alias.

@@ -28,7 +28,7 @@ pub use self::repository::{Head, Repository, path_of};
 pub use self::snapshot::{PrivateStore, SnapshotStore, TreeSnapshot};
 pub use self::worktree_entries::{WorktreeEntry, WorktreeHead, worktree_entries};
 use crate::host::Host;
-use crate::kernel::Captured;
+use crate::kernel::{Cancellation, Captured};
 
 /// The oldest version with `git merge-tree --write-tree`.
 pub const OLDEST_VERSION: GitVersion = GitVersion { major: 2, minor: 38 };
@@ -87,6 +87,8 @@ pub struct Git {
     temporary: PathBuf,
     version: GitVersion,
     version_text: String,
+    /// Ends its calls if their order is called off.
+    cancellation: Cancellation,
 }
 
 impl Git {
@@ -108,6 +110,7 @@ impl Git {
             temporary: temporary(host),
             version: OLDEST_VERSION,
             version_text: String::new(),
+            cancellation: Cancellation::default(),
         };
         let said = git.read(Path::new("/")).args(["--version"]).text()?;
         let text = said.strip_prefix("git version ").unwrap_or(&said);
@@ -119,6 +122,12 @@ impl Git {
         git.version = GitVersion { major, minor };
         text.clone_into(&mut git.version_text);
         Ok(git)
+    }
+
+    /// Returns a git whose calls end if an order is called off.
+    #[must_use]
+    pub fn cancelled_by(&self, cancellation: &Cancellation) -> Self {
+        Self { cancellation: cancellation.clone(), ..self.clone() }
     }
 
     /// Returns the version.
@@ -311,6 +320,7 @@ impl GitCall<'_> {
             cwd: self.directory.clone(),
             stdin: self.stdin.clone(),
             limit,
+            cancellation: self.git.cancellation.clone(),
             most_bytes: MAX_OUTPUT_BYTES,
         };
         let end = captured.run().map_err(|source| match source.kind() {

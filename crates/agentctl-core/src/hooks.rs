@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::host::Host;
-use crate::kernel::{Attended, Spawn, Stdio};
+use crate::kernel::{Attended, Cancellation, Spawn, Stdio};
 use crate::marks::{AGENT_ENV, MARKER, hook};
 use crate::model::{Callback, Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
 use crate::native::{git_head, private};
@@ -186,6 +186,15 @@ impl Call<'_> {
     /// An agent chooses the name of its branch, its model and its directory; none of these may prevent the
     /// start. If the system refuses to start the program with all variables, it gets the trusted ones only.
     pub fn run(self, host: &Host) -> Result<Attended, String> {
+        self.run_in_order(host, &Cancellation::default())
+    }
+
+    /// Does the same for an order that can be called off: the program is ended then.
+    pub fn run_in_order(
+        self,
+        host: &Host,
+        cancellation: &Cancellation,
+    ) -> Result<Attended, String> {
         let (name, args) = self.argv.split_first().ok_or("it is empty")?;
         let program = program(host, name)?;
         let cwd = [self.cwd, &host.home].into_iter().find(|d| d.join(".").is_dir());
@@ -203,7 +212,7 @@ impl Call<'_> {
                 stderr: Stdio::Null,
                 keep: Vec::new(),
             };
-            spawn.attended(self.limit, MAX_OUTPUT_BYTES)
+            spawn.attended_in_order(self.limit, MAX_OUTPUT_BYTES, cancellation)
         };
         let cut = |value: &str| bounded(value, MAX_VARIABLE_BYTES).into_owned();
         let all: Vec<_> = self.variables.iter().map(|(name, value)| (*name, cut(value))).collect();

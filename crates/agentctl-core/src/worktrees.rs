@@ -27,6 +27,7 @@ pub use self::make::{MakeError, MakeNews, MakeStep};
 pub use self::rescue::Rescue;
 use crate::git::{Git, GitError};
 use crate::host::Host;
+use crate::kernel::Cancellation;
 
 /// The prefix of our branches, unless the configuration has another.
 pub const DEFAULT_PREFIX: &str = crate::names::DEFAULT_BRANCH_PREFIX;
@@ -96,6 +97,8 @@ pub struct MakeOrder {
     pub settings: WorktreeSettings,
     /// The group of the launch, for the setup program.
     pub group: Option<String>,
+    /// Calls the order off: everything that it made is removed.
+    pub cancellation: Cancellation,
 }
 
 /// One worktree that is wanted.

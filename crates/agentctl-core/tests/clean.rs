@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::host::Host;
-use agentctl_core::kernel::Kernel;
+use agentctl_core::kernel::{Cancellation, Kernel};
 use agentctl_core::model::Time;
 use agentctl_core::worktrees::{
     CleanAction, CleanNews, CleanOrder, CleanSelection, Cleaned, CleanedWorktree, MakeOrder,
@@ -65,6 +65,7 @@ impl World {
             options: WorktreeOptions::default(),
             settings: Self::settings(),
             group: None,
+            cancellation: Cancellation::default(),
         };
         let wanted = [Wanted { name: name.to_owned(), slot: 0 }];
         let made = make::all(&self.fleet.host, &order, &wanted, &mut |_| {}).expect("made");

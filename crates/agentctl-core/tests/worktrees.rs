@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use agentctl_core::git::Git;
 use agentctl_core::host::Host;
-use agentctl_core::kernel::Kernel;
+use agentctl_core::kernel::{Cancellation, Kernel};
 use agentctl_core::model::Time;
 use agentctl_core::worktrees::{
     Made, MakeError, MakeOrder, Wanted, WorktreeOptions, WorktreeSettings, make,
@@ -61,6 +61,7 @@ fn order_from(from: &Path) -> MakeOrder {
         options: WorktreeOptions::default(),
         settings: WorktreeSettings::default(),
         group: None,
+        cancellation: Cancellation::default(),
     }
 }
 

@@ -120,7 +120,7 @@ impl Fleet {
         tell: &mut dyn FnMut(GroupLaunchNews<'_>),
     ) -> Result<GroupLaunchDocument, NotStarted> {
         let ready = self.ready_group(request, &PlanPlace::Worktrees, defaults)?;
-        let order = make_order(&ready, request, defaults);
+        let order = make_order(self, &ready, request, defaults);
         let wanted: Vec<Wanted> = ready.wanted();
         let made = make::all(&self.host, &order, &wanted, &mut |news| {
             tell(GroupLaunchNews::Worktree(news));
@@ -184,6 +184,7 @@ impl Fleet {
 }
 
 fn make_order(
+    fleet: &Fleet,
     ready: &ReadyGroup,
     request: &GroupLaunchRequest,
     defaults: &LaunchDefaults,
@@ -195,6 +196,7 @@ fn make_order(
         options,
         settings: defaults.worktree.clone(),
         group: Some(ready.group.clone()),
+        cancellation: fleet.cancellation.clone(),
     }
 }
 

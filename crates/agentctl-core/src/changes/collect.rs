@@ -202,3 +202,22 @@ fn hashed(text: &(impl Hash + ?Sized)) -> u64 {
     text.hash(&mut hasher);
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_beyond_the_limit_are_counted_and_left_out() {
+        let mut collector = Collector::default();
+        collector.begin();
+        for at in 0..=MAX_EDITS {
+            let edit = RecordedEdit::of("many.txt", EditKind::Changed, ChangedBy::Edit);
+            let (call, edits) = (at.to_string(), vec![edit]);
+            collector.take(ChangeNote::Ended { call, end: CallEnd::Done, edits });
+        }
+        let collected = collector.finish();
+        assert_eq!(collected.edits.len(), MAX_EDITS);
+        assert_eq!(collected.left_out, ["1 changes are left out: only the first 100,000 are read"]);
+    }
+}

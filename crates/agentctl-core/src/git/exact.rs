@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::error::io;
+use super::repository::listed_gitlinks;
 use super::snapshot::{PrivateStore, reveal_hidden};
 use super::{Git, GitCall, GitError, path_of};
 
@@ -120,14 +121,8 @@ fn checked_out_submodules<'a>(
     if top.join(".gitmodules").symlink_metadata().is_err() {
         return Ok(Vec::new());
     }
-    let staged = call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
-    let entries = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
-    let path = |entry: &[u8]| {
-        let tab = entry.iter().position(|byte| *byte == b'\t')?;
-        Some(path_of(&entry[tab + 1..]))
-    };
     let is_there = |path: &PathBuf| top.join(path).join(".git").symlink_metadata().is_ok();
-    Ok(entries.filter_map(path).filter(is_there).collect())
+    Ok(listed_gitlinks(call())?.into_iter().filter(is_there).collect())
 }
 
 /// Returns the git directory that a working tree names, links resolved; `None` if it names none.

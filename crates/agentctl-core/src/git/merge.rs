@@ -1,6 +1,6 @@
 //! Merges that need no working tree.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Git, GitCall, GitError, path_of};
 
@@ -70,8 +70,19 @@ impl Git {
         one: &str,
         other: &str,
     ) -> Result<usize, GitError> {
+        self.differing_files(call, one, other).map(|files| files.len())
+    }
+
+    /// Returns the files that differ between two commits or trees.
+    pub fn differing_files(
+        &self,
+        call: GitCall<'_>,
+        one: &str,
+        other: &str,
+    ) -> Result<Vec<PathBuf>, GitError> {
         let args = ["diff-tree", "-r", "-z", "--no-renames", "--name-only", "--no-ext-diff"];
         let listed = call.args(args).args([one, other, "--"]).ok()?.stdout;
-        Ok(listed.split(|byte| *byte == 0).filter(|name| !name.is_empty()).count())
+        let names = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(path_of).collect())
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::{Git, GitError, WorktreeEntry, worktree_entries};
+use super::{Git, GitCall, GitError, WorktreeEntry, worktree_entries};
 
 /// The repository of a directory.
 #[derive(Clone, Debug)]
@@ -101,30 +101,7 @@ impl Git {
         if top.join(".gitmodules").symlink_metadata().is_err() {
             return Ok(Vec::new());
         }
-        let staged = self.read(top).args(["ls-files", "--stage", "-z"]).ok()?.stdout;
-        let entries = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
-        let name = |entry: &[u8]| {
-            let tab = entry.iter().position(|byte| *byte == b'\t')?;
-            Some(path_of(&entry[tab + 1..]))
-        };
-        Ok(entries.filter_map(name).collect())
-    }
-
-    /// Makes a commit of a tree with one parent, by this user; by `agentctl` where git knows no user.
-    pub fn commit_tree(
-        &self,
-        directory: &Path,
-        tree: &str,
-        parent: &str,
-        message: &str,
-    ) -> Result<String, GitError> {
-        let known = self.read(directory).setting("user.useConfigOnly=true");
-        let known = known.args(["var", "GIT_COMMITTER_IDENT"]).run()?.code == 0;
-        let mut call = self.change(directory);
-        if !known {
-            call = call.setting("user.name=agentctl").setting("user.email=agentctl@localhost");
-        }
-        call.args(["commit-tree", tree, "-p", parent, "-m", message]).text()
+        listed_gitlinks(self.read(top))
     }
 
     /// Returns the commit and branch of a working tree.
@@ -134,6 +111,17 @@ impl Git {
         let branch = (output.code == 0).then(|| output.text());
         Ok(Head { commit, branch })
     }
+}
+
+/// Returns the paths at which the index of a call has submodules.
+pub(super) fn listed_gitlinks(call: GitCall<'_>) -> Result<Vec<PathBuf>, GitError> {
+    let staged = call.args(["ls-files", "--stage", "-z"]).ok()?.stdout;
+    let entries = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
+    let path = |entry: &[u8]| {
+        let tab = entry.iter().position(|byte| *byte == b'\t')?;
+        Some(path_of(&entry[tab + 1..]))
+    };
+    Ok(entries.filter_map(path).collect())
 }
 
 /// Returns a path that git printed with `-z`.

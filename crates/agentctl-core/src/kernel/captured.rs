@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use super::cancellation::Cancellation;
 use super::spawn::exit_of;
 use crate::model::Exit;
 
@@ -38,6 +39,8 @@ pub struct Captured {
     pub stdin: Vec<u8>,
     /// Its timeout.
     pub limit: Duration,
+    /// Ends it if its order is called off.
+    pub cancellation: Cancellation,
     /// Limit of the standard output that is kept. The rest is read and dropped.
     pub most_bytes: usize,
 }
@@ -79,11 +82,13 @@ impl Captured {
         let stdout = in_thread(move || first_bytes(stdout, most));
         let stderr = in_thread(move || both_ends(stderr));
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let watched = group.map(|group| self.cancellation.watch(group));
         // Waits without reaping: until it is reaped, no other process can get its pid.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let look = move |pid| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
         let ended = in_thread(move || group.map(look));
         let in_time = ended.recv_timeout(self.limit).is_ok();
+        drop(watched);
         if !in_time {
             // Reaped only after the kill, so the group id is still its own.
             let _gone = group.map(|g| kill_process_group(g, Signal::KILL));

@@ -16,6 +16,7 @@ use macos as platform;
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("agentctl runs on Linux and macOS for now");
 
+mod cancellation;
 mod captured;
 pub mod deadline;
 pub mod home_limit;
@@ -30,6 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub use self::cancellation::Cancellation;
 pub use self::captured::{Captured, CapturedEnd};
 pub use self::limits::{Limits, limits};
 pub use self::own_stdin::{OwnStdin, own_stdin, stdin_is_ready};
@@ -40,7 +42,7 @@ pub use platform::{
 };
 pub use spawn::{
     Attended, EnvChanges, Spawn, Stdio, adopt_orphans, become_command, become_program, inherited,
-    reap, start_reader,
+    is_ignored, reap, start_reader,
 };
 
 use crate::model::{ProcId, Time};

@@ -15,6 +15,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid,
 };
 
+use super::cancellation::Cancellation;
 use crate::model::Exit;
 
 /// The destination of one of the three standard streams.
@@ -88,6 +89,16 @@ impl Spawn {
     /// Runs the program until it exits, in a process group of its own, and keeps at most `most` bytes
     /// of its output. After the timeout the group is killed. `stdout` and `stderr` are ignored.
     pub fn attended(self, limit: Duration, most: u64) -> io::Result<Attended> {
+        self.attended_in_order(limit, most, &Cancellation::default())
+    }
+
+    /// Does the same for an order that can be called off: the group is ended then.
+    pub fn attended_in_order(
+        self,
+        limit: Duration,
+        most: u64,
+        cancellation: &Cancellation,
+    ) -> io::Result<Attended> {
         let (mut said, output) = io::pipe()?;
         let mut command = command(&self.program, &self.args, &self.set, &self.unset);
         command.current_dir(&self.cwd).process_group(0).stdin(stream(self.stdin));
@@ -113,7 +124,10 @@ impl Spawn {
             let _ended = group.map(look);
             let _unheard = sender.send(());
         });
-        let exit = if ended.recv_timeout(limit).is_ok() {
+        let watched = group.map(|group| cancellation.watch(group));
+        let in_time = ended.recv_timeout(limit).is_ok();
+        drop(watched);
+        let exit = if in_time {
             // An error here must not be reported as "not started": the program has run.
             child.wait().ok().map(exit_of)
         } else {
@@ -145,9 +159,25 @@ pub fn start_reader(
 
 /// The default action of a signal.
 const SIG_DFL: usize = 0;
+/// The action that ignores a signal.
+const SIG_IGN: usize = 1;
 
 unsafe extern "C" {
     fn signal(number: c_int, handler: usize) -> usize;
+}
+
+/// Says whether this process ignores a signal, as after `nohup` and in a script's `command &`. To be asked before a
+/// handler is installed.
+#[must_use]
+pub fn is_ignored(number: c_int) -> bool {
+    // SAFETY: no handler is involved, only the two fixed actions. The system tells the action only by replacing it.
+    unsafe {
+        let before = signal(number, SIG_IGN);
+        if before != SIG_IGN {
+            signal(number, before);
+        }
+        before == SIG_IGN
+    }
 }
 
 /// Marks every descriptor but the standard three as close-on-exec. Descriptors that we inherited (a

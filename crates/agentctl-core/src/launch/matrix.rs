@@ -281,6 +281,13 @@ fn slot(
     lists: &Lists,
 ) -> Result<SlotRequest, MatrixError> {
     let prefix = format!("[[slot]] {number}: ");
+    for key in ["base", "base_branch"] {
+        if let Some(entry) = Entry::of(source, table, &prefix, key) {
+            let what =
+                "all slots of a launch begin at one revision; launch twice with the same --group";
+            return Err(entry.wrong(what));
+        }
+    }
     source.check_keys(table, &prefix, &SLOT_KEYS)?;
     let entry = |key: &'static str| Entry::of(source, table, &prefix, key);
     let text = |key| entry(key).map(|e| e.text()).transpose();

@@ -1,7 +1,7 @@
 //! Making worktrees: all refs in one transaction, then the worktrees, their submodules, copied files and setup.
 //!
 //! If a step fails, everything that this call made is removed: worktrees first, then each branch and base ref
-//! that is still at its first value. While a worktree is made it is locked with the launcher's identity, so
+//! that is still at its first value. The same happens if the order is called off. While a worktree is made it is locked with the launcher's identity, so
 //! that the rest of a killed launch is recognised ([`LockReason`]).
 
 mod copy;
@@ -71,10 +71,27 @@ pub fn all(
     wanted: &[Wanted],
     tell: &mut dyn FnMut(MakeNews),
 ) -> Result<Vec<Made>, MakeError> {
+    let cancellation = &order.cancellation;
+    cancellation.open();
+    let made = all_or_none(host, order, wanted, tell);
+    let made =
+        if cancellation.is_cancelled() { made.map_err(MakeError::of_cancelled) } else { made };
+    cancellation.close();
+    made
+}
+
+fn all_or_none(
+    host: &Host,
+    order: &MakeOrder,
+    wanted: &[Wanted],
+    tell: &mut dyn FnMut(MakeNews),
+) -> Result<Vec<Made>, MakeError> {
+    // The calls of `git` are never ended: they check, and undo.
     let git = Git::find(host)?;
+    let ended_git = git.cancelled_by(&order.cancellation);
     if order.options.fetch {
         tell(MakeNews::Fetching);
-        git.change(&order.from).args(["fetch", "--all", "--quiet"]).ok()?;
+        ended_git.change(&order.from).args(["fetch", "--all", "--quiet"]).ok()?;
     }
     let plan = Plan::new(host, &git, order, wanted)?;
     let id = uuid::Uuid::now_v7().to_string();
@@ -85,14 +102,14 @@ pub fn all(
         plan.remove_parent();
         return Err(error);
     }
-    let making = Making { host, git: &git, order, plan: &plan, reason: reason.to_string() };
+    let making = Making { host, git: &ended_git, order, plan: &plan, reason: reason.to_string() };
     let made = making.all(wanted, tell);
     let made = made.and_then(|made| {
         let unlock = |made: &Made| {
             git.change(&plan.repository.common).args(["worktree", "unlock"]).arg(&made.path).ok()
         };
         made.iter().try_for_each(|made| unlock(made).map(drop))?;
-        Ok(made)
+        if order.cancellation.close() { Ok(made) } else { Err(MakeError::Cancelled) }
     });
     made.map_err(|error| {
         let left = plan.undo_all();
@@ -121,10 +138,11 @@ impl Making<'_> {
         let (sender, news) = channel();
         let mut results: Vec<(usize, Result<Made, MakeError>)> = std::thread::scope(|scope| {
             let worker = |sender: Sender<MakeNews>| {
-                let (next, failed) = (&next, &failed);
+                let (next, failed, cancellation) = (&next, &failed, &self.order.cancellation);
                 move || {
                     let mut results = Vec::new();
-                    while !failed.load(Ordering::Relaxed) {
+                    let stops = || failed.load(Ordering::Relaxed) || cancellation.is_cancelled();
+                    while !stops() {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let Some(place) = self.plan.places.get(number) else { break };
                         let result = self.one(place, wanted[number].slot, &sender);
@@ -256,7 +274,7 @@ impl Making<'_> {
         };
         let program = self.order.settings.setup.join(" ");
         let failed = |why: String| MakeError::SetUp { program: program.clone(), why };
-        let end = call.run(self.host).map_err(failed)?;
+        let end = call.run_in_order(self.host, &self.order.cancellation).map_err(failed)?;
         let said = String::from_utf8_lossy(&end.said);
         let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let last = bounded(said.last().copied().unwrap_or("no output"), SETUP_EXCERPT_CHARS);

@@ -62,7 +62,7 @@ pub struct Taken {
     pub commit: String,
     /// How it was taken.
     pub way: TakeWay,
-    /// How many commits were taken; 0 if the branch had all of them.
+    /// How many commits were taken; 0 if the branch had everything already.
     pub commits: usize,
     /// How many files changed in the branch.
     pub files: usize,
@@ -90,8 +90,8 @@ pub enum TakeError {
     /// The worktree's own branch, or its main working tree, was meant.
     #[error("{0} cannot be taken into itself")]
     Itself(String),
-    /// The worktree has no commit and no taken file of its own.
-    #[error("{branch} has no commits of its own; {} not committed", super::clean::files(*uncommitted))]
+    /// The branch has everything that is committed in the worktree.
+    #[error("nothing that is committed on {branch} is left to take; {} not committed", super::clean::files(*uncommitted))]
     OnlyUncommitted {
         /// The branch of the worktree.
         branch: String,
@@ -167,6 +167,8 @@ struct Taking<'a> {
     tip: String,
     /// The commit that is taken.
     source: String,
+    /// That commit was made now, for the files that are not committed.
+    adds_commit: bool,
     left_behind: usize,
     entry: Option<WorktreeEntry>,
 }
@@ -206,14 +208,27 @@ impl<'a> Taking<'a> {
         let contents = git.contents(&tree, &objects, order.with_uncommitted)?;
         let changed = git.changed_files(&tree, &contents)?.len();
         let mut source = commit.clone();
-        if changed > 0 && order.with_uncommitted {
+        let adds_commit = changed > 0 && order.with_uncommitted;
+        if adds_commit {
             let message = format!("Uncommitted changes of {branch}");
             source = git.commit_with_parents(common, &contents.on_disk, &[&commit], &message)?;
         }
         let left_behind = if order.with_uncommitted { 0 } else { changed };
         let entries = git.worktrees(common)?;
         let entry = entries.into_iter().find(|entry| entry.branch() == Some(&into));
-        Ok(Self { fleet, git, order, common, branch, into, tip, source, left_behind, entry })
+        Ok(Self {
+            fleet,
+            git,
+            order,
+            common,
+            branch,
+            into,
+            tip,
+            source,
+            adds_commit,
+            left_behind,
+            entry,
+        })
     }
 
     fn run(&self) -> Result<Taken, TakeError> {
@@ -228,6 +243,13 @@ impl<'a> Taking<'a> {
             MergeResult::Clean(tree) => tree,
             MergeResult::Conflicts(files) => return Err(self.conflicts(files)),
         };
+        let files = git.count_changed(scratch.see(git.read(common)), &self.tip, &tree)?;
+        // A merge of the worktree's own commits records them, also if their content is there already.
+        let is_one_new_commit =
+            self.order.way == TakeWay::Squash || (self.adds_commit && commits == 1);
+        if files == 0 && is_one_new_commit {
+            return self.nothing_to_do();
+        }
         if self.order.way == TakeWay::FastForward {
             let args = ["merge-base", "--is-ancestor", &self.tip, &self.source];
             if !git.read(common).args(args).says_yes()? {
@@ -235,7 +257,6 @@ impl<'a> Taking<'a> {
                 return Err(TakeError::NotForward { branch, into });
             }
         }
-        let files = git.count_changed(scratch.see(git.read(common)), &self.tip, &tree)?;
         let commit = match &self.entry {
             Some(entry) if !entry.bare => self.merge_in(&entry.path)?,
             _ => self.merge_without_tree()?,
@@ -257,7 +278,7 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Answers if the branch has all commits of the worktree.
+    /// Answers if the branch has everything that would be taken.
     fn nothing_to_do(&self) -> Result<Taken, TakeError> {
         if self.left_behind > 0 {
             let (branch, uncommitted) = (self.branch.clone(), self.left_behind);

@@ -1,5 +1,6 @@
 //! Single cases: what is removed, what is kept and what is said.
 
+use agentctl_core::worktrees::take::{TakeOrder, TakeWay, take};
 use agentctl_core::worktrees::{CleanAction, CleanNews};
 use testkit::sandboxed;
 
@@ -45,6 +46,41 @@ fn what_is_nowhere_else_is_kept_with_its_reason() {
             let tree = world.made(&name);
             assert!(apply(&world, &tree, &name, state).is_none());
             world.assert_kept(&name, reason);
+        }
+    });
+}
+
+#[test]
+fn files_that_were_taken_without_a_commit_of_their_own_are_elsewhere() {
+    sandboxed(|| {
+        for (number, way) in [TakeWay::Merge, TakeWay::Squash].into_iter().enumerate() {
+            for into in [None, Some("dev".to_owned())] {
+                let world = World::new(false);
+                world.shop.git(["branch", "dev"]);
+                let tree = world.made("fix");
+                tree.write("README.md", "changed\n");
+                tree.write("new.txt", "new\n");
+                if number == 1 {
+                    world.shop.write("later.txt", "of the main tree\n");
+                    world.shop.commit("later");
+                }
+                world.assert_kept("fix", "2 files are not committed");
+                let order = TakeOrder {
+                    path: tree.path.clone(),
+                    into,
+                    way,
+                    with_uncommitted: true,
+                    settings: World::settings(),
+                };
+                take(&world.fleet, &order).expect("taken");
+                tree.write("new.txt", "edited after it was taken\n");
+                world.assert_kept("fix", "2 files are not committed");
+                tree.write("new.txt", "new\n");
+                let row = world.clean_one("fix");
+                assert_eq!(row.action, CleanAction::Removed, "{way:?} {row:?}");
+                assert_eq!(row.reasons[0], "its uncommitted files are committed elsewhere");
+                assert!(!tree.path.exists());
+            }
         }
     });
 }

@@ -91,3 +91,41 @@ fn a_lock_of_the_working_tree_refuses_and_without_commits_there_is_nothing_to_ta
         assert!(matches!(refused, TakeError::Occupied { .. }), "{refused}");
     });
 }
+
+#[test]
+fn what_a_branch_has_already_is_not_taken_again() {
+    sandboxed(|| {
+        let world = World::new(false);
+        let tree = world.made("fix");
+        world.shop.git(["branch", "dev"]);
+        world.shop.write("other.txt", "of the main tree\n");
+        world.shop.commit("other");
+        for text in ["one\n", "two\n"] {
+            tree.write("one.txt", text);
+            tree.commit(text);
+        }
+        let squash = TakeOrder { way: TakeWay::Squash, ..order(&tree) };
+        let elsewhere = TakeOrder { into: Some("dev".into()), ..squash.clone() };
+        for order in [squash.clone(), elsewhere] {
+            let first = taken(&world, &order);
+            assert_eq!((first.commits, first.files), (2, 1), "{first:?}");
+            let again = taken(&world, &order);
+            assert_eq!((again.commits, again.files), (0, 0), "{again:?}");
+            assert_eq!(again.commit, first.commit);
+        }
+        assert_eq!(world.shop.git(["status", "--short"]), "");
+        tree.write("two.txt", "two\n");
+        let refused = take(&world.fleet, &squash).expect_err("only a file");
+        assert!(matches!(refused, TakeError::OnlyUncommitted { uncommitted: 1, .. }), "{refused}");
+        for (way, text) in [(TakeWay::Squash, "two\n"), (TakeWay::Merge, "TWO\n")] {
+            tree.write(&format!("{way:?}.txt"), text);
+            let with_files = TakeOrder { way, with_uncommitted: true, ..order(&tree) };
+            let first = taken(&world, &with_files);
+            assert_ne!(first.commits, 0, "{first:?}");
+            // Another time gives the commit of the files another id.
+            tree.git(["config", "user.name", &format!("Another {way:?}")]);
+            assert_eq!(taken(&world, &with_files).commits, 0, "{way:?}");
+            assert_eq!(world.shop.git(["rev-parse", "HEAD"]), first.commit);
+        }
+    });
+}

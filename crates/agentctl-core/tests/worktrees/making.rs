@@ -129,6 +129,17 @@ fn every_kind_of_repository_works() {
     world.shop.git(["clone", "--quiet", "--bare", url, at("bare.git").to_str().expect("UTF-8")]);
     let bare = works(&world, &at("bare.git"), "x");
     assert_eq!(bare.path, at("bare.worktrees/x"));
+    // A repository whose working tree is elsewhere, from the tree, its git directory and a worktree of it.
+    let apart = Repository::new(&at("apart.git-only"));
+    std::fs::create_dir_all(at("tree/src")).expect("made");
+    let tree = at("tree");
+    apart.git(["config", "core.worktree", tree.to_str().expect("UTF-8")]);
+    apart.git(["checkout", "--force", "--quiet", "HEAD", "--", ":/"]);
+    std::fs::write(tree.join(".git"), format!("gitdir: {}\n", apart.path.join(".git").display()))
+        .expect("written");
+    let made = works(&world, &tree.join("src"), "x");
+    assert_eq!((&made.path, &made.cwd), (&at("tree.worktrees/x"), &at("tree.worktrees/x/src")));
+    assert_eq!(works(&world, &made.path, "from-it").path, at("tree.worktrees/from-it"));
     // A clone that borrows its objects.
     world.shop.git(["clone", "--quiet", "--shared", url, at("borrows").to_str().expect("UTF-8")]);
     works(&world, &at("borrows"), "x");

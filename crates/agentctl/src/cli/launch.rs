@@ -3,6 +3,7 @@
 mod context_flags;
 mod flags;
 mod group;
+mod interrupt;
 mod slot_flags;
 mod worktree_flags;
 
@@ -24,6 +25,7 @@ use clap::Args;
 
 use self::context_flags::ContextFlags;
 pub(super) use self::flags::{Flags, ModelFlags};
+use self::interrupt::Interrupt;
 use self::slot_flags::SlotFlags;
 pub(super) use self::worktree_flags::WorktreeFlags;
 use super::logs::Form;
@@ -248,8 +250,14 @@ pub(super) fn start(ui: &mut Ui, loaded: &Loaded, mut flags: Flags, wanted: Want
     let request = LaunchRequest { subject, prompt, context, cwd, name, look, worktree, options };
     let mut told = Told { printed: Ok(()), transcript: None };
     let host = &fleet.host;
+    let makes_worktree = request.worktree.is_some();
+    let interrupt = makes_worktree.then(|| Interrupt::listen(&fleet.cancellation)).transpose()?;
     let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, host, after, news));
-    let document = launched.map_err(|why| not_started(fleet, why))?;
+    let mut launched = launched.map_err(|why| not_started(fleet, why));
+    if let Some(interrupt) = interrupt {
+        launched = interrupt.end(ui, launched);
+    }
+    let document = launched?;
     if let Some(idle) = flags.keep.flatten() {
         end_when_idle(ui, loaded, (document.adapter, &document.id), idle)?;
     }

@@ -20,7 +20,7 @@ use crate::ui::Ui;
 /// Without a command the page of agentctl itself is printed. `man -l -` shows a page: `agentctl man list | man -l -`.
 #[derive(Args)]
 pub(super) struct ManArgs {
-    /// Print the page of this command: `list`, `fuse set`
+    /// Print the page of this command: `list`, `fuse set` or `fuse-set`
     #[arg(value_name = "COMMAND", conflicts_with = "install")]
     command: Vec<String>,
     /// Write all pages into this directory: agentctl.1, agentctl-list.1, agentctl-fuse-set.1, …
@@ -68,12 +68,11 @@ fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-/// Returns the command that the words name.
+/// Returns the command that the words name: `fuse set`, or as its page is called, `fuse-set`.
 fn find<'a>(root: &'a Command, words: &[String]) -> Result<&'a Command, Failure> {
     let mut command = root;
     for word in words {
-        let sub = command.find_subcommand(word).filter(|sub| !sub.is_hide_set());
-        command = sub.ok_or_else(|| {
+        command = below(command, word).ok_or_else(|| {
             let message = format!("there is no manual page for `{}`", words.join(" "));
             let near = nearest(word, shown(command).map(Command::get_name));
             Failure::new(Kind::Usage, message).hint(match near {
@@ -83,6 +82,16 @@ fn find<'a>(root: &'a Command, words: &[String]) -> Result<&'a Command, Failure>
         })?;
     }
     Ok(command)
+}
+
+/// Returns the subcommand that a word names, of any depth: the names of a command and its subcommand may be joined by
+/// `-`.
+fn below<'a>(command: &'a Command, word: &str) -> Option<&'a Command> {
+    let shown_sub = |name: &str| command.find_subcommand(name).filter(|sub| !sub.is_hide_set());
+    shown_sub(word).or_else(|| {
+        let mut splits = word.match_indices('-');
+        splits.find_map(|(at, _)| below(shown_sub(&word[..at])?, &word[at + 1..]))
+    })
 }
 
 /// A page and the name of its file.

@@ -1,8 +1,9 @@
 //! The words of `diff`: which base was used and why, the files, and what the comparison does not see.
 
-use agentctl_core::ask::{DiffBase, Fleet, NoDiff, WorkDiff};
+use agentctl_core::ask::{DiffBase, Fleet, NoDiff, NotOne, WorkDiff};
 use agentctl_core::git::DiffKind;
 use agentctl_core::host::Host;
+use agentctl_core::resolve::HERE;
 
 use super::{git_failure, unresolved};
 use crate::failure::{Failure, Kind};
@@ -99,6 +100,17 @@ pub fn diff_remarks(diff: &WorkDiff) -> Vec<String> {
 #[must_use]
 pub fn no_diff(fleet: &Fleet, text: &str, why: NoDiff) -> Failure {
     match why {
+        NoDiff::NotOne(NotOne::Nothing) if text != HERE && !text.trim().is_empty() => {
+            let message = format!("no session, group or worktree matches `{text}`");
+            let failure = Failure::new(Kind::NotFound, message);
+            if fleet.host.cwd.join(text).is_dir() && !text.contains('/') {
+                return failure.hint(format!("write `./{text}` for the directory"));
+            }
+            failure.hint(
+                "`agentctl list --all --since all -o wide` shows sessions and their groups, `agentctl worktree list` the \
+                 worktrees of this repository",
+            )
+        }
         NoDiff::NotOne(not_one) => unresolved(fleet, text, not_one),
         NoDiff::UnknownDirectory => {
             Failure::new(Kind::Failed, format!("the directory of `{text}` is unknown"))

@@ -70,9 +70,16 @@ pub fn not_made(host: &Host, error: &MakeError) -> Failure {
     match error {
         MakeError::Git(error) => git_failure(error),
         MakeError::Left { cause, left } => {
-            let message =
-                format!("{}; this is left: {}", not_made(host, cause).message(), left.join(", "));
+            let cause = match **cause {
+                MakeError::Cancelled => cause.to_string(),
+                _ => not_made(host, cause).message().to_owned(),
+            };
+            let message = format!("{cause}; this is left: {}", left.join(", "));
             Failure::new(Kind::Failed, message).hint("`agentctl worktree list` shows it")
+        }
+        MakeError::Cancelled => {
+            let message = format!("{error}: no agent was started, and nothing was left behind");
+            Failure::new(Kind::Failed, message)
         }
         MakeError::Unborn { .. } => failure(Kind::Refused).hint("make a first commit"),
         MakeError::NoSuchBase { .. } => failure(Kind::Usage)

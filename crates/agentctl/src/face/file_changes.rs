@@ -30,10 +30,13 @@ pub fn unrecorded_lines(document: &ChangesDocument) -> Vec<String> {
             "{count} changes were called and have no result: they may have been made"
         )),
     }
-    lines.push(match document.commands {
-        1 => "1 shell command left no record of what it changed".to_owned(),
-        count => format!("{count} shell commands left no record of what they changed"),
-    });
+    match document.commands {
+        0 => {}
+        1 => lines.push("1 shell command left no record of what it changed".to_owned()),
+        count => {
+            lines.push(format!("{count} shell commands left no record of what they changed"));
+        }
+    }
     lines
 }
 

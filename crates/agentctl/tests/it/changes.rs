@@ -316,6 +316,11 @@ fn the_demo_agent_records_what_it_writes() {
             Some("1 shell command left no record of what it changed"),
             "{text}"
         );
+        let quiet =
+            ["demo-agent", "--session-id", "writer-2", "-p", "x [[write:c.txt|c]] [[say:done]]"];
+        assert!(home.command(&quiet).current_dir(&shop).status().expect("run").success());
+        let text = home.run(&["changes", "writer-2"]).stdout;
+        assert!(text.contains("c.txt") && !text.contains("shell command"), "{text}");
         assert_eq!(home.run(&["changes", "writer-1", "-q"]).stdout, "a.txt\nnew/b.txt\n");
         let sorted =
             ["changes", "writer-1", "--format", "{path} {edits}", "--sort", "edits", "--reverse"];

@@ -49,6 +49,7 @@ mod inbox_bars;
 mod inbox_walk;
 mod launch;
 mod launch_group;
+mod launch_interrupted;
 mod launch_odd;
 mod launched;
 mod library;

@@ -34,6 +34,12 @@ fn the_page_of_a_command_is_complete() {
             (&["man", "list"], "agentctl\\-list", "\\fBagentctl list\\fR"),
             (&["man", "ps"], "agentctl\\-list", "\\fBagentctl list\\fR"),
             (&["man", "fuse", "set"], "agentctl\\-fuse\\-set", "\\fBagentctl fuse set\\fR"),
+            (&["man", "fuse-set"], "agentctl\\-fuse\\-set", "\\fBagentctl fuse set\\fR"),
+            (
+                &["man", "worktree-clean"],
+                "agentctl\\-worktree\\-clean",
+                "\\fBagentctl worktree clean\\fR",
+            ),
         ] {
             let page = home.run(args);
             assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""), "{args:?}");
@@ -56,6 +62,9 @@ fn the_page_of_a_command_is_complete() {
         assert!(unknown.stderr.contains("no manual page for `fuse sett`"), "{}", unknown.stderr);
         assert!(unknown.stderr.contains("did you mean `set`?"), "{}", unknown.stderr);
         assert_eq!(home.run(&["man", "demo-agent"]).code, Some(2), "it is hidden");
+        for word in ["fuse-", "-fuse", "-", "fuse-sett"] {
+            assert_eq!(home.run(&["man", "--", word]).code, Some(2), "{word}");
+        }
     });
 }
 

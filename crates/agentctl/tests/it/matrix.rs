@@ -100,6 +100,8 @@ fn a_matrix_that_cannot_be_used_is_refused_and_nothing_is_made() {
         write("many", b"prompt = \"x\"\nmodel = [\"1\",\"2\",\"3\",\"4\",\"5\"]\nprompt_suffix=[\"1\",\"2\",\"3\",\"4\"]");
         write("latin", b"prompt = \"caf\xe9\"");
         write("empty", b"");
+        write("base", b"prompt = \"x\"\n[[slot]]\nadapter = \"demo\"\nbase = \"main\"");
+        write("bases", b"prompt = \"x\"\nadapter = \"demo\"\nbase = [\"main\", \"dev\"]");
         write("hook", b"prompt = \"x\"\n[hooks]\non_create = [\"no-such-program\"]");
         fs::create_dir_all(home.path().join("m/dir")).expect("made");
         let huge = fs::File::create(home.path().join("m/huge")).expect("made");
@@ -111,6 +113,12 @@ fn a_matrix_that_cannot_be_used_is_refused_and_nothing_is_made() {
             ("many", 2, "20 slots; at most 16 are allowed"),
             ("latin", 2, "latin: it is not UTF-8 text"),
             ("empty", 2, "empty: no prompt is given"),
+            (
+                "base",
+                2,
+                "base line 4: [[slot]] 1: base: all slots of a launch begin at one revision",
+            ),
+            ("bases", 2, "bases line 3: base: "),
             ("dir", 2, "dir: it is a directory"),
             ("huge", 2, "huge: it is larger than 500 kB"),
             ("gone", 2, "gone: it cannot be read: No such file"),

@@ -3,15 +3,16 @@
 use agentctl::config::ConfigDocument;
 use agentctl::protocol::{DaemonChange, DaemonStatus};
 use agentctl_core::ask::{
-    AdaptersDocument, CancelledFuseDocument, DoctorDocument, FuseDocument, FusesDocument,
-    GroupLaunchDocument, LaunchPlan, LockDocument, LocksDocument, PruneDocument, RunsDocument,
-    StatusDocument, StopDocument, WaitDocument, WhyDocument,
+    AdaptersDocument, CancelledFuseDocument, ChangesDocument, CleanDocument, CompareDocument,
+    DiffDocument, DoctorDocument, FuseDocument, FusesDocument, GroupLaunchDocument, LaunchPlan,
+    LockDocument, LocksDocument, PruneDocument, RunsDocument, StatusDocument, StopDocument,
+    TakeDocument, WaitDocument, WhyDocument, WorktreesDocument,
 };
 use agentctl_core::model::{Listing, Message};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use testkit::{TestHome, sandboxed};
+use testkit::{Output, TestHome, sandboxed};
 
 use crate::source::workspace;
 use crate::{fixtures_dir, home};
@@ -147,7 +148,21 @@ fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
     std::fs::create_dir_all(home.path().join("kept")).expect("made");
     let _repository = (!home.path().join("repository").exists())
         .then(|| testkit::Repository::new(&home.at("repository")));
-    let group = ["launch", "demo", "--times", "2", "-p", "x", "--cwd", "repository", "--json"];
+    let prompt = "x [[write:one.txt|one]] [[say:done]]";
+    let group = ["launch", "demo", "--times", "2", "-p", prompt, "--cwd", "repository", "--wait"];
+    let group = home.run(&[&group[..], &["--json"]].concat()).json();
+    let name = group["group"].as_str().expect("a group").to_owned();
+    let written: Vec<String> = group["slots"]
+        .as_array()
+        .expect("slots")
+        .iter()
+        .map(|slot| slot["session"].as_str().expect("a session").to_owned())
+        .collect();
+    let in_repository = |args: &[&str]| -> Vec<Value> {
+        let mut command = home.command(args);
+        let output: Output = command.current_dir(home.path().join("repository")).output().into();
+        vec![output.json()]
+    };
     let one = |args: &[&str]| vec![home.run(args).json()];
     let each = |command: &str| -> Vec<Value> {
         ids.iter().map(|id| home.run(&[command, id, "--json"]).json()).collect()
@@ -161,7 +176,18 @@ fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
         .collect();
     vec![
         ("launch-plan", one(&["launch", "demo", "-p", "x", "--dry-run", "--json"])),
-        ("launch-group", one(&group)),
+        ("diff", in_repository(&["diff", &name, "--json"])),
+        ("diff", in_repository(&["diff", &written[0], "--patch", "--json"])),
+        ("compare", in_repository(&["compare", &name, "--verify", "true", "--json"])),
+        ("changes", one(&["changes", &written[0], "--json"])),
+        ("changes", one(&["changes", &written[0], "--patch", "--json"])),
+        ("worktree-list", in_repository(&["worktree", "list", "--json"])),
+        (
+            "worktree-take",
+            in_repository(&["worktree", "take", &written[0], "--with-uncommitted", "--json"]),
+        ),
+        ("worktree-clean", in_repository(&["worktree", "clean", "--group", &name, "--json"])),
+        ("launch-group", vec![group]),
         ("list", vec![all.json()]),
         ("status", each("status")),
         ("why", each("why")),
@@ -214,6 +240,12 @@ fn written_again(name: &str, document: &Value) -> Value {
     match name {
         "launch-plan" => again::<LaunchPlan>(document),
         "launch-group" => again::<GroupLaunchDocument>(document),
+        "diff" => again::<DiffDocument>(document),
+        "compare" => again::<CompareDocument>(document),
+        "changes" => again::<ChangesDocument>(document),
+        "worktree-list" => again::<WorktreesDocument>(document),
+        "worktree-take" => again::<TakeDocument>(document),
+        "worktree-clean" => again::<CleanDocument>(document),
         "list" => again::<Listing>(document),
         "status" => again::<StatusDocument>(document),
         "why" => again::<WhyDocument>(document),

@@ -69,6 +69,12 @@ fn take_merges_and_compare_shows_the_group() {
             (&1.into(), &1.into())
         );
         assert_eq!(slot("file")["merges"]["clean"], true);
+        for command in ["diff", "compare"] {
+            let unknown = run(&[command, "no-such-group"]);
+            assert_eq!(unknown.code, Some(4), "{unknown:?}");
+            let said = "error: no session, group or worktree matches `no-such-group`\nhint: ";
+            assert!(unknown.stderr.starts_with(said), "{unknown:?}");
+        }
         let taken = run(&["worktree", "take", "g/commit"]);
         assert_eq!(taken.code, Some(0), "{taken:?}");
         assert!(taken.stdout.starts_with("merged agentctl/g/commit into main as "), "{taken:?}");

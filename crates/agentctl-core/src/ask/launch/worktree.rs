@@ -43,6 +43,7 @@ impl Fleet {
             options,
             settings: defaults.worktree.clone(),
             group: request.options.group.clone(),
+            cancellation: self.cancellation.clone(),
         };
         let wanted = [Wanted { name: wanted.name.clone().unwrap_or_else(name), slot: 0 }];
         let made =

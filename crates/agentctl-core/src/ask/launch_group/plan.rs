@@ -80,7 +80,7 @@ impl Fleet {
         let parent = match place {
             PlanPlace::Directory => None,
             PlanPlace::Worktrees | PlanPlace::Named(_) => {
-                let order = make_order(&ready, request, defaults);
+                let order = make_order(self, &ready, request, defaults);
                 let places = make::preview(&self.host, &order, &ready.wanted());
                 Some(places.map_err(|error| NotStarted::Worktree(Box::new(error)))?)
             }

@@ -116,8 +116,7 @@ impl<'a> Checker<'a> {
             }
         }
         match (at, &target.admin) {
-            (Some(at), Some(admin)) => self.check_tree(admin, at, half_made, &mut finding)?,
-            (Some(_), None) => finding.keep("git does not say where its data is"),
+            (Some(at), _) => self.check_tree(target, at, half_made, &mut finding)?,
             (None, Some(admin)) => self.check_missing(admin, &mut finding)?,
             (None, None) => {}
         }
@@ -153,11 +152,15 @@ impl<'a> Checker<'a> {
     /// Checks a worktree that has a directory.
     fn check_tree(
         &self,
-        admin: &Path,
+        target: &Target,
         at: &Path,
         half_made: bool,
         finding: &mut Finding,
     ) -> Result<(), GitError> {
+        let Some(admin) = &target.admin else {
+            finding.keep("git does not say where its data is");
+            return Ok(());
+        };
         if at.symlink_metadata().is_ok_and(|meta| meta.is_symlink()) {
             finding.keep("its directory is a link");
             return Ok(());
@@ -173,7 +176,7 @@ impl<'a> Checker<'a> {
         let tree = WorkTree { git_dir: admin.to_owned(), top: at.to_owned() };
         let keep_objects = self.site.order.force && !self.site.order.dry_run;
         let contents = self.site.git.contents(&tree, &common.join("objects"), keep_objects)?;
-        self.compare(&tree, &contents, half_made, finding)?;
+        self.compare(&tree, &contents, (target, half_made), finding)?;
         let place = leftovers::Place { tree: &tree, label: String::new(), depth: 0 };
         leftovers::check(self, &place, &contents, finding)?;
         repositories::check_unused_modules(self, admin, finding)?;
@@ -186,7 +189,7 @@ impl<'a> Checker<'a> {
         &self,
         tree: &WorkTree,
         contents: &Contents,
-        half_made: bool,
+        (target, half_made): (&Target, bool),
         finding: &mut Finding,
     ) -> Result<(), GitError> {
         let git = self.site.git;
@@ -195,7 +198,10 @@ impl<'a> Checker<'a> {
         }
         let changed = git.changed_files(tree, contents)?;
         let lost = changed.iter().filter(|change| !(half_made && change.is_deletion)).count();
-        if lost > 0 {
+        let branch = target.facts.branch.as_deref();
+        if lost > 0 && self.has_files(branch, tree, contents, &changed)? {
+            finding.proofs.push("its uncommitted files are committed elsewhere".to_owned());
+        } else if lost > 0 {
             finding.unless(Override::Force, format!("{} not committed", files(lost)));
         } else if half_made {
             finding.proofs.push("its launch did not finish".to_owned());

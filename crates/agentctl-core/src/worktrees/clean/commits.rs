@@ -1,11 +1,11 @@
 //! Finds the refs that hold the commits of a worktree, and the commits that only a reflog names.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Target;
 use super::check::Checker;
-use crate::git::{Git, GitError};
+use crate::git::{ChangedFile, Contents, Git, GitError, WorkTree};
 use crate::worktrees::{BASE_REFS, DEFAULT_PREFIX, Merged};
 
 /// The refs that hold the commits of a branch.
@@ -27,13 +27,8 @@ impl Checker<'_> {
         let git = self.site.git;
         let common = &self.site.repository.common;
         let base_branch = self.reader.base_branch(branch)?.filter(|base| Some(&**base) != branch);
-        let mut args: Vec<String> = vec!["rev-list".into(), commit.into(), "--not".into()];
-        for prefix in [&self.site.order.settings.prefix, DEFAULT_PREFIX] {
-            args.push(format!("--exclude={prefix}*"));
-        }
-        args.extend(["--branches".into(), "--remotes".into(), "--tags".into()]);
-        args.extend(base_branch.clone());
-        let own = git.read(common).args(args).arg("--").text()?;
+        let call = git.read(common).args(["rev-list", commit, "--not"]);
+        let own = call.args(self.other_refs(base_branch.as_deref())).arg("--").text()?;
         let count = own.lines().count();
         let short = |name: &str| name.trim_start_matches("refs/heads/").to_owned();
         let tip = base_branch.as_ref().and_then(|name| self.reader.refs.get(name));
@@ -55,6 +50,43 @@ impl Checker<'_> {
             }
         };
         Ok(Whereabouts { lost, in_base_branch, text })
+    }
+
+    /// Names the refs that hold work apart from our own branches, as arguments of `git rev-list`.
+    fn other_refs(&self, base_branch: Option<&str>) -> Vec<String> {
+        let ours = [&self.site.order.settings.prefix, DEFAULT_PREFIX];
+        let mut args: Vec<String> = ours.map(|prefix| format!("--exclude={prefix}*")).to_vec();
+        args.extend(["--branches", "--remotes", "--tags"].map(str::to_owned));
+        args.extend(base_branch.map(str::to_owned));
+        args
+    }
+
+    /// Says whether the changed files of a working tree are committed elsewhere, as after `worktree take
+    /// --with-uncommitted`: a commit on another branch, a remote or a tag has exactly this tree, or the branch that the
+    /// worktree began from has each of the changed files as it is here.
+    pub(super) fn has_files(
+        &self,
+        branch: Option<&str>,
+        tree: &WorkTree,
+        contents: &Contents,
+        changed: &[ChangedFile],
+    ) -> Result<bool, GitError> {
+        let git = self.site.git;
+        let base_branch = self.reader.base_branch(branch)?.filter(|base| Some(&**base) != branch);
+        let call = git.read(&self.site.repository.common);
+        let call = call.args(["rev-list", "--no-commit-header", "--format=%T"]);
+        let call = call.args(self.other_refs(base_branch.as_deref()));
+        let call = call.args(contents.commit.iter().map(|commit| format!("^{commit}")));
+        if call.arg("--").text()?.lines().any(|tree| tree == contents.on_disk) {
+            return Ok(true);
+        }
+        let Some(tip) = base_branch.and_then(|name| self.reader.refs.get(&name)) else {
+            return Ok(false);
+        };
+        let call = contents.store.see(tree.read(git));
+        let other: HashSet<PathBuf> =
+            git.differing_files(call, &contents.on_disk, tip)?.into_iter().collect();
+        Ok(!changed.iter().any(|file| other.contains(&file.path)))
     }
 
     /// Returns commits that would have no name after the removal: each is either no ancestor of another of them,

@@ -113,6 +113,9 @@ pub enum MakeError {
         /// The path and the cause.
         what: String,
     },
+    /// The order was called off.
+    #[error("interrupted")]
+    Cancelled,
     /// The call failed, and not everything that it made could be removed.
     #[error("{cause}; this is left: {}", .left.join(", "))]
     Left {
@@ -121,6 +124,16 @@ pub enum MakeError {
         /// The parts that are left, each with the cause.
         left: Vec<String>,
     },
+}
+
+impl MakeError {
+    /// Names the cause of a failure after the order was called off: a step failed because its program was ended.
+    pub(super) fn of_cancelled(self) -> Self {
+        match self {
+            Self::Left { left, .. } => Self::Left { cause: Box::new(Self::Cancelled), left },
+            _ => Self::Cancelled,
+        }
+    }
 }
 
 /// The holder of the name of a worktree.

@@ -250,7 +250,8 @@ impl<'a> Plan<'a> {
         }
         if self.git.tree(&top, &self.base)?.as_ref() != Some(&snapshot.tree) {
             let words = "Uncommitted changes at the start of this worktree";
-            self.start = self.git.commit_tree(&top, &snapshot.tree, &self.base, words)?;
+            let parents = [self.base.as_str()];
+            self.start = self.git.commit_with_parents(&top, &snapshot.tree, &parents, words)?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use agentctl_core::ask::{
 use agentctl_core::launch::matrix::{FilePrompt, Matrix};
 
 use super::super::wait::{self, Show};
+use super::interrupt::Interrupt;
 use super::{After, Stay, end_when_idle, flushed};
 use crate::config::{Loaded, Span};
 use crate::face::{
@@ -76,12 +77,13 @@ pub(super) fn start(
     let fleet = &loaded.fleet();
     request.look = after.stay != Stay::Not || idle.is_some();
     let mut printed = Ok(());
+    let interrupt = Interrupt::listen(&fleet.cancellation)?;
     let launched = fleet.launch_group(&request, &loaded.defaults, &mut |news| {
         if let Some(result) = hear(ui, fleet, after, news) {
             printed = result;
         }
     });
-    let document = launched.map_err(|why| not_started(fleet, why))?;
+    let document = interrupt.end(ui, launched.map_err(|why| not_started(fleet, why)))?;
     if let Some(idle) = idle {
         for slot in &document.slots {
             if let Some(session) = &slot.session {
