@@ -170,6 +170,7 @@ impl Fleet {
             }
         }
         works.retain(|work| work.directory.is_dir());
+        works.sort_by(|one, other| one.directory.cmp(&other.directory));
         if works.is_empty() {
             return Err(NoDiff::NotOne(not_one));
         }
