@@ -89,7 +89,10 @@ impl Fleet {
 impl std::fmt::Debug for Fleet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let adapters: Vec<&str> = self.adapters.iter().map(|adapter| adapter.name()).collect();
-        f.debug_struct("Fleet").field("host", &self.host).field("adapters", &adapters).finish()
+        f.debug_struct("Fleet")
+            .field("host", &self.host)
+            .field("adapters", &adapters)
+            .finish_non_exhaustive()
     }
 }
 

@@ -137,6 +137,12 @@ pub struct Made {
     pub setup_output: Vec<u8>,
 }
 
+/// Returns the name of a branch without `refs/heads/`.
+#[must_use]
+pub fn short_branch(name: &str) -> &str {
+    name.strip_prefix(BRANCH_REFS).unwrap_or(name)
+}
+
 /// Returns the name of a worktree: its branch (a full ref) without the prefix. `None` for a branch that is
 /// not ours.
 #[must_use]

@@ -14,7 +14,7 @@ use crate::model::{
     Fault, FaultCode, OWN_SOURCE, Outcome, SCHEMA_VERSION, Session, Status, Tokens,
 };
 use crate::worktrees::facts::Reader;
-use crate::worktrees::{BRANCH_REFS, DEFAULT_PREFIX, name_of, ref_part};
+use crate::worktrees::{BRANCH_REFS, DEFAULT_PREFIX, name_of, ref_part, short_branch};
 
 /// Timeout of the verification in one worktree.
 const VERIFY_TIMEOUT: Duration = Duration::from_hours(1);
@@ -228,7 +228,7 @@ impl Fleet {
             MergeResult::Clean(_) => Vec::new(),
             MergeResult::Conflicts(files) => files,
         };
-        let into = into.strip_prefix(BRANCH_REFS).unwrap_or(&into).to_owned();
+        let into = short_branch(&into).to_owned();
         Ok(Some(Merges { into, clean: conflicts.is_empty(), conflicts }))
     }
 

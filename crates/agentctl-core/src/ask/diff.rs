@@ -14,7 +14,7 @@ use crate::git::{Comparison, DiffFile, Git, GitError, Head, WorktreeEntry};
 use crate::locks::real_path;
 use crate::model::{Fault, SCHEMA_VERSION, Session, Target, Time};
 use crate::runs::Runs;
-use crate::worktrees::{BASE_REFS, BRANCH_REFS, DEFAULT_PREFIX, name_of, ref_part};
+use crate::worktrees::{BASE_REFS, DEFAULT_PREFIX, name_of, ref_part, short_branch};
 
 /// A request for the work of a session or a group.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -170,6 +170,7 @@ impl Fleet {
             }
         }
         works.retain(|work| work.directory.is_dir());
+        works.sort_by(|one, other| one.directory.cmp(&other.directory));
         if works.is_empty() {
             return Err(NoDiff::NotOne(not_one));
         }
@@ -234,13 +235,11 @@ impl Fleet {
             None => None,
         };
         let shared_with = self.sharing(&top, work.session.as_ref(), faults);
-        let short =
-            |name: String| name.strip_prefix(BRANCH_REFS).map_or(name.clone(), str::to_owned);
         Ok(WorkDiff {
             session: work.session.as_ref().and_then(|session| session.id.clone()),
             adapter: work.session.as_ref().map(|session| session.adapter.to_owned()),
             directory: top.to_string_lossy().into_owned(),
-            branch: head.branch.map(short),
+            branch: head.branch.map(|name| short_branch(&name).to_owned()),
             base,
             base_from,
             commits,

@@ -10,7 +10,7 @@ use crate::git::{Git, GitError, WorktreeEntry};
 use crate::locks::real_path;
 use crate::model::SCHEMA_VERSION;
 use crate::worktrees::take::{TakeError, TakeOrder, TakeWay, Taken, take};
-use crate::worktrees::{BRANCH_REFS, WorktreeSettings, name_of};
+use crate::worktrees::{WorktreeSettings, name_of, short_branch};
 
 /// The order to take the work of a worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -84,7 +84,7 @@ impl Fleet {
         let path = real_path(&self.host, Path::new(text));
         let is_called = |entry: &&WorktreeEntry| {
             let branch = entry.branch();
-            let short = branch.and_then(|branch| branch.strip_prefix(BRANCH_REFS));
+            let short = branch.map(short_branch);
             branch.and_then(|branch| name_of(branch, prefix)) == Some(text)
                 || short == Some(text)
                 || entry.path == path

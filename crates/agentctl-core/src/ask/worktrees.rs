@@ -11,7 +11,7 @@ use crate::fleet::{Query, list};
 use crate::git::{Git, GitError, Repository};
 use crate::locks::real_path;
 use crate::model::{Fault, FaultCode, OWN_SOURCE, SCHEMA_VERSION, Session, Status, Time};
-use crate::worktrees::{BRANCH_REFS, DEFAULT_PREFIX, Merged, WorktreeFacts, WorktreeState, facts};
+use crate::worktrees::{DEFAULT_PREFIX, Merged, WorktreeFacts, WorktreeState, facts, short_branch};
 
 /// A request for the worktrees of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -173,7 +173,7 @@ fn session_in<'a>(sessions: &'a [(PathBuf, Session)], directory: &Path) -> Optio
 }
 
 fn row(repository: &Repository, facts: WorktreeFacts, session: Option<&Session>) -> WorktreeRow {
-    let short = |name: String| name.strip_prefix(BRANCH_REFS).map_or(name.clone(), str::to_owned);
+    let short = |name: String| short_branch(&name).to_owned();
     WorktreeRow {
         repository: repository.main.to_string_lossy().into_owned(),
         path: facts.path.map(|path| path.to_string_lossy().into_owned()),

@@ -59,6 +59,7 @@ impl Cancellation {
 
     /// Calls the order off: SIGTERM to its programs, SIGKILL to those that do not end. Returns false if there is
     /// nothing to call off, or if that was done before.
+    #[must_use]
     pub fn cancel(&self) -> bool {
         let mut state = self.state();
         if state.phase != Phase::Open {

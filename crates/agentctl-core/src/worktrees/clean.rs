@@ -25,7 +25,7 @@ use self::check::{Finding, Override};
 use self::occupants::Occupants;
 pub use self::rescued::RescuedRef;
 use super::rescue::Rescue;
-use super::{BRANCH_REFS, WorktreeFacts, WorktreeSettings};
+use super::{WorktreeFacts, WorktreeSettings, short_branch};
 use crate::fleet::Fleet;
 use crate::git::{Git, GitError, Repository, WorktreeEntry};
 use crate::model::Fault;
@@ -254,7 +254,7 @@ impl Site<'_> {
         let branch = target.facts.branch.as_deref();
         CleanedWorktree {
             path: target.facts.path.clone(),
-            branch: branch.map(|name| name.strip_prefix(BRANCH_REFS).unwrap_or(name).to_owned()),
+            branch: branch.map(|name| short_branch(name).to_owned()),
             name: target.facts.name.clone(),
             commit: target.facts.commit.clone(),
             action: CleanAction::Kept,

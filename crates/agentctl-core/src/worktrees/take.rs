@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::facts::Reader;
-use super::{BRANCH_REFS, WorktreeSettings};
+use super::{BRANCH_REFS, WorktreeSettings, short_branch};
 use crate::fleet::Fleet;
 use crate::git::{Git, GitError, MergeResult, Repository, WorkTree, WorktreeEntry, git_dir_of};
 use crate::locks::{Holder, enter, sessions_and_locks};
@@ -174,7 +174,7 @@ struct Taking<'a> {
 }
 
 fn short(name: &str) -> String {
-    name.strip_prefix(BRANCH_REFS).unwrap_or(name).to_owned()
+    short_branch(name).to_owned()
 }
 
 impl<'a> Taking<'a> {

@@ -61,6 +61,8 @@ fn take_merges_and_compare_shows_the_group() {
         assert_eq!(compared.code, Some(0), "{compared:?}");
         let document = compared.json();
         let slots = document["slots"].as_array().expect("rows");
+        let names: Vec<_> = slots.iter().map(|row| row["slot"].as_str()).collect();
+        assert!(names.is_sorted(), "{names:?}");
         let slot = |name: &str| slots.iter().find(|row| row["slot"] == name).expect("a row");
         assert_eq!(slot("commit")["commits"], 1);
         assert_eq!(slot("commit")["verify"]["exit"], 0);

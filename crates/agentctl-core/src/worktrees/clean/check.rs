@@ -6,7 +6,7 @@ use super::occupants::Occupants;
 use super::{CleanOrder, CleanSelection, Site, Target, leftovers, repositories};
 use crate::git::{Contents, GitError, WorkTree, WorktreeEntry, git_dir_of};
 use crate::worktrees::facts::{INITIALIZING, Reader};
-use crate::worktrees::{LockReason, WorktreeState};
+use crate::worktrees::{LockReason, WorktreeState, short_branch};
 
 /// Files of a git directory that exist while an operation is not finished, with its name.
 const OPERATIONS: [(&str, &str); 8] = [
@@ -242,9 +242,7 @@ impl<'a> Checker<'a> {
             named.and_then(|rest| rest.split_once(':')).is_some_and(|(name, _)| name == branch)
         };
         let branch = target.facts.branch.as_deref();
-        let short = branch.map_or("(no branch)", |name| {
-            name.strip_prefix(crate::worktrees::BRANCH_REFS).unwrap_or(name)
-        });
+        let short = branch.map_or("(no branch)", short_branch);
         let count = self.stashes.iter().filter(|text| stashed(short, text)).count();
         if count > 0 && (branch.is_none() || target.own_branch(order).is_some()) {
             let stashes = if count == 1 { "1 stash was" } else { &format!("{count} stashes were") };

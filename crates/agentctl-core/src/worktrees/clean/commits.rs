@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Target;
 use super::check::Checker;
 use crate::git::{ChangedFile, Contents, Git, GitError, WorkTree};
-use crate::worktrees::{BASE_REFS, DEFAULT_PREFIX, Merged};
+use crate::worktrees::{BASE_REFS, DEFAULT_PREFIX, Merged, short_branch};
 
 /// The refs that hold the commits of a branch.
 pub(super) struct Whereabouts {
@@ -30,13 +30,12 @@ impl Checker<'_> {
         let call = git.read(common).args(["rev-list", commit, "--not"]);
         let own = call.args(self.other_refs(base_branch.as_deref())).arg("--").text()?;
         let count = own.lines().count();
-        let short = |name: &str| name.trim_start_matches("refs/heads/").to_owned();
         let tip = base_branch.as_ref().and_then(|name| self.reader.refs.get(name));
         let merged = match tip {
             Some(tip) => Some(git.merged(common, commit, tip)?),
             None => None,
         };
-        let base = base_branch.as_deref().map(short).unwrap_or_default();
+        let base = base_branch.as_deref().map(short_branch).unwrap_or_default();
         let in_base_branch = matches!(merged, Some(Merged::Yes | Merged::ByContent));
         let (lost, text) = match (merged, count) {
             (Some(Merged::Yes), _) => (0, format!("{base} has its commits")),

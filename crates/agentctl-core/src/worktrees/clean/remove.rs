@@ -184,7 +184,7 @@ impl Removal<'_> {
     fn command(&self, reference: &str) -> String {
         let facts = &self.target.facts;
         let branch = facts.branch.as_deref().unwrap_or_default();
-        let branch = branch.strip_prefix(super::BRANCH_REFS).unwrap_or(branch);
+        let branch = super::short_branch(branch);
         let own = self.target.own_branch(self.site.order).is_some();
         let quoted = |text: &str| crate::text::shell_word(text);
         let start = format!("git -C {}", quoted(&self.site.repository.main.to_string_lossy()));

@@ -7,7 +7,7 @@ use crate::fleet::{self, Fleet, Query};
 use crate::git::{Git, GitError, Repository, WorktreeEntry, path_of};
 use crate::locks::real_path;
 use crate::worktrees::facts::Reader;
-use crate::worktrees::{BRANCH_REFS, WorktreeFacts, ref_part};
+use crate::worktrees::{WorktreeFacts, ref_part, short_branch};
 
 /// Finds the worktrees that are meant, by repository.
 pub(super) fn targets(
@@ -109,7 +109,7 @@ fn is_called(facts: &WorktreeFacts, text: &str) -> bool {
     let branch = facts.branch.as_deref();
     facts.name.as_deref() == Some(text)
         || branch == Some(text)
-        || branch.and_then(|branch| branch.strip_prefix(BRANCH_REFS)) == Some(text)
+        || branch.map(short_branch) == Some(text)
 }
 
 /// Lists all worktrees of a repository, the main one first, then the branches of ours without one.

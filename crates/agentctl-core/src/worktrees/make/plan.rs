@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::statvfs;
 
-use super::super::{BASE_REFS, BRANCH_REFS, MakeOrder, Wanted};
+use super::super::{BASE_REFS, BRANCH_REFS, MakeOrder, Wanted, short_branch};
 use super::{MakeError, NameHolder, undo};
 use crate::git::{Git, GitError, RefEdit, RefTransactionError, Repository};
 use crate::host::Host;
@@ -295,7 +295,7 @@ impl<'a> Plan<'a> {
             Ok(()) => Ok(()),
             Err(RefTransactionError::Git(error)) => Err(error.into()),
             Err(RefTransactionError::BadName { name }) => {
-                let name = name.strip_prefix(BRANCH_REFS).unwrap_or(&name).to_owned();
+                let name = short_branch(&name).to_owned();
                 let why = "git does not accept it as the name of a branch".to_owned();
                 Err(MakeError::BadName { name, why })
             }
@@ -319,13 +319,12 @@ impl<'a> Plan<'a> {
         if let Some(entry) = entries.into_iter().find(|entry| entry.branch() == Some(&branch)) {
             return Ok(Some(NameHolder::Worktree(entry.path)));
         }
-        let short = |name: &str| name.strip_prefix(BRANCH_REFS).unwrap_or(name).to_owned();
         let above = place.branch.match_indices('/').map(|(at, _)| &place.branch[..at]);
         let names = above.chain([place.branch.as_str()]).map(|name| format!("{BRANCH_REFS}{name}"));
         for name in names {
             if self.git.ref_value(directory, &name)?.is_some() {
                 let same = name == branch;
-                let short = short(&name);
+                let short = short_branch(&name).to_owned();
                 return Ok(Some(if same {
                     NameHolder::Branch(short)
                 } else {
@@ -335,7 +334,7 @@ impl<'a> Plan<'a> {
         }
         let below = ["for-each-ref", "--count=1", "--format=%(refname)", &format!("{branch}/")];
         let below = self.git.read(directory).args(below).text()?;
-        Ok((!below.is_empty()).then(|| NameHolder::Collision(short(&below))))
+        Ok((!below.is_empty()).then(|| NameHolder::Collision(short_branch(&below).to_owned())))
     }
 
     /// Removes everything of a failed call. Returns what is left, with the cause.
