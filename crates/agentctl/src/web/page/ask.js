@@ -136,7 +136,7 @@ export class Card {
 		try {
 			const answer = await post("/api/answer", { ask: this.ask.id, reply: given });
 			const moved = answer.moved?.says ?? "delivered, the agent was not seen to move yet";
-			const lost = answer.words_lost ? " The message was not delivered: this agent has no field for it." : "";
+			const lost = answer.words_lost ? " This agent has no field for the message." : "";
 			this.settle(`${DONE[given] ?? DONE[Object.keys(given)[0]]} here: ${moved}.${lost}`);
 		} catch (refusal) {
 			const words = `Not taken: ${wordsOf(refusal)}`;
