@@ -49,7 +49,7 @@ pub(crate) struct Call {
     pub(crate) caller: Option<Answerer>,
 }
 
-/// What a caller needs for a route.
+/// The proof that a caller needs for a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Nothing: the answer holds no data.
@@ -76,7 +76,7 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     /// The only method that is allowed on the path. A route for POST takes a JSON body.
     pub(crate) method: Method,
-    /// What a caller needs.
+    /// The proof that a caller needs.
     pub(crate) access: Access,
     /// The connection is closed this long after the head of the request was read.
     pub(crate) lifetime: Duration,

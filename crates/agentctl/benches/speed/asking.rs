@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::measure::ours;
+use crate::promises::Bench;
 use crate::telling::Stream;
 
 /// A demo agent that stays and takes messages.
@@ -50,7 +51,7 @@ impl Drop for Kept<'_> {
 }
 
 /// Returns the times from a prompt that asks to `ask.opened`, and those of the command `answer`.
-pub(crate) fn measure(home: &Path, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
+fn measure(home: &Path, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
     let agent = Kept::launch(home);
     let mut stream = Stream::of(home, "ask.opened,ask.settled,idle");
     let (mut opened, mut answered) = (Vec::new(), Vec::new());
@@ -68,4 +69,29 @@ pub(crate) fn measure(home: &Path, rounds: usize) -> (Vec<Duration>, Vec<Duratio
         stream.until(&agent.id, "session.idle");
     }
     (opened, answered)
+}
+
+impl Bench<'_> {
+    /// The demo agent asks, and is answered, among 10,000 old sessions.
+    pub(crate) fn asking(&mut self) {
+        let opened = "inbox, demo: an ask to its event".to_owned();
+        let answered = "inbox, demo: the whole of `answer`, until the agent moves".to_owned();
+        if !self.wanted(&opened) && !self.wanted(&answered) {
+            return;
+        }
+        let rounds = self.rounds_of_telling() / 2;
+        let home = &self.largest_home().path;
+        let (to_event, to_move) = measure(home, rounds);
+        let own: Vec<Duration> = (0..rounds)
+            .map(|_| {
+                let start = Instant::now();
+                ours(home, &["asks", "-q"]).output().expect("started");
+                start.elapsed()
+            })
+            .collect();
+        let _clean = std::fs::remove_dir_all(home.join(".local"));
+        let reference = format!("`asks -q`, {rounds} times");
+        self.add_tails(opened, reference.clone(), &own, &to_event, Some(250.0));
+        self.add_tails(answered, reference, &own, &to_move, Some(150.0));
+    }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use testkit::generate::{Agent, FILES, Made, Manifest, Plan, home, leave_live_records};
 
 use crate::Options;
+use crate::launching;
 use crate::measure::{
     Beside, Times, command, compare, follow, median, names, ours, peak, percentile, processes,
     repeat,
@@ -16,7 +17,6 @@ use crate::pose;
 use crate::table::Row;
 use crate::telling::{Stream, noticed, rewrite, told};
 use crate::waiting::{death, plain};
-use crate::{asking, launching};
 
 const SEED: u64 = 1;
 const LARGEST: u64 = 25_000_000;
@@ -437,29 +437,6 @@ impl Bench<'_> {
         }
         let reference = format!("a bare inotify poll, {} changes", took.len());
         self.add_tails(what, reference, &theirs, &took, most);
-    }
-
-    /// The demo agent asks, and is answered, among 10,000 old sessions.
-    fn asking(&mut self) {
-        let opened = "inbox, demo: an ask to its event".to_owned();
-        let answered = "inbox, demo: the whole of `answer`, until the agent moves".to_owned();
-        if !self.wanted(&opened) && !self.wanted(&answered) {
-            return;
-        }
-        let rounds = self.rounds_of_telling() / 2;
-        let home = &self.largest_home().path;
-        let (to_event, to_move) = asking::measure(home, rounds);
-        let own: Vec<Duration> = (0..rounds)
-            .map(|_| {
-                let start = Instant::now();
-                ours(home, &["asks", "-q"]).output().expect("started");
-                start.elapsed()
-            })
-            .collect();
-        let _clean = std::fs::remove_dir_all(home.join(".local"));
-        let reference = format!("`asks -q`, {rounds} times");
-        self.add_tails(opened, reference.clone(), &own, &to_event, Some(250.0));
-        self.add_tails(answered, reference, &own, &to_move, Some(150.0));
     }
 
     /// The demo agent is launched among 10,000 old sessions, beside its own start.

@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::ui::Ui;
 use crate::web::{self, Links};
 
-/// Serve a page for the browser: what waits for you, all sessions and their conversations
+/// Serve a page for the browser: asks, sessions, conversations
 ///
 /// Prints a link that is good once, for 10 minutes. The page only shows, unless --allow-control is given. It listens on
 /// this machine only; docs/WEB.md says how to reach it from a phone. Ctrl-C ends it, and no agent with it.

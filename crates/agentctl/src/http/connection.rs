@@ -157,7 +157,7 @@ impl axum::serve::Listener for BoundedListener {
     }
 }
 
-/// What a request knows of its connection.
+/// The facts about its connection that come with a request.
 #[derive(Clone)]
 pub(super) struct ConnectionInfo {
     pub(super) lifetime: Lifetime,

@@ -33,7 +33,9 @@ struct State {
     /// Counts the looks that differ from the one before.
     version: u64,
     rows: HashMap<String, Row>,
-    /// The keys of the sessions in the order of `list`.
+    /// The names of the rows in the order of `list`.
+    sorted: Vec<String>,
+    /// The keys of the sessions in the same order, for the page.
     order: Shown,
     asks: Shown,
     faults: Shown,
@@ -124,12 +126,13 @@ impl State {
         let version = self.version + 1;
         let mut has_changed = !self.is_current;
         let mut now: HashMap<String, Row> = HashMap::new();
-        let mut order = Vec::new();
+        let (mut order, mut sorted) = (Vec::new(), Vec::new());
         for session in sessions {
             let key = key(&session);
             order.push(key.clone());
             // Two homes may hold sessions of the same id.
             let whole = format!("{key}\n{}", session.root);
+            sorted.push(whole.clone());
             let hash = hash_of(&timeless(session.clone()));
             match self.rows.remove(&whole) {
                 Some(row) if row.hash == hash => drop(now.insert(whole, row)),
@@ -149,7 +152,7 @@ impl State {
             let first = self.gone.pop_front();
             self.forgotten = first.map_or(self.forgotten, |(version, _)| version);
         }
-        self.rows = now;
+        (self.rows, self.sorted) = (now, sorted);
         has_changed |= self.order.set(version, &order, &order);
         let timeless_asks: Vec<Ask> = asks.iter().cloned().map(timeless_ask).collect();
         has_changed |= self.asks.set(version, &asks, &timeless_asks);
@@ -163,7 +166,8 @@ impl State {
 
     fn event(&self, from: Option<u64>) -> Bytes {
         let is_new = |version: u64| from.is_none_or(|from| version > from);
-        let rows = self.rows.values().filter(|row| is_new(row.version));
+        let rows = self.sorted.iter().filter_map(|whole| self.rows.get(whole));
+        let rows = rows.filter(|row| is_new(row.version));
         let gone = self.gone.iter().filter(|(version, _)| from.is_some_and(|from| *version > from));
         // A session that came back is not gone.
         let here: HashSet<&str> = self.rows.values().map(|row| row.key.as_str()).collect();

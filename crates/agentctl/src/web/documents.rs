@@ -84,14 +84,14 @@ fn list(web: &Web, query: &Query) -> Body {
 
 /// Answers `/api/session`.
 pub(super) fn session(web: &Web, query: &QueryText) -> Body {
-    let id = query.needed("id")?;
+    let id = query.session()?;
     let found = web.fleet.status(id).map_err(|why| unresolved(&web.fleet, id, why))?;
     body(&found.document)
 }
 
 /// Answers `/api/why`.
 pub(super) fn why(web: &Web, query: &QueryText) -> Body {
-    let id = query.needed("id")?;
+    let id = query.session()?;
     let found = web.fleet.why(id).map_err(|why| unresolved(&web.fleet, id, why))?;
     body(&found.explanation)
 }
@@ -105,7 +105,7 @@ pub(super) fn asks(web: &Web) -> Body {
 
 /// Answers `/api/changes`.
 pub(super) fn changes(web: &Web, query: &QueryText) -> Body {
-    let session = query.needed("id")?.to_owned();
+    let session = query.session()?.to_owned();
     let request = ChangesRequest { session, patch: query.flag("patch") };
     let told = web.fleet.changes(&request);
     body(&told.map_err(|why| changes_not_told(&web.fleet, &request.session, why))?)
@@ -113,7 +113,7 @@ pub(super) fn changes(web: &Web, query: &QueryText) -> Body {
 
 /// Answers `/api/diff`.
 pub(super) fn diff(web: &Web, query: &QueryText) -> Body {
-    let of = query.needed("id")?.to_owned();
+    let of = query.session()?.to_owned();
     let prefix = web.loaded.defaults.worktree.prefix.clone();
     let base = query.get("base").map(str::to_owned);
     let request = DiffRequest { of, base, patch: query.flag("patch"), prefix };
@@ -128,7 +128,7 @@ pub(super) fn begin(web: &Web) -> Body {
 
 /// Answers `/api/talk`.
 pub(super) fn talk(web: &Web, query: &QueryText) -> Body {
-    let target = target(web, query.needed("id")?)?;
+    let target = target(web, query.session()?)?;
     let count = query.number("n")?.map_or(PAGE_MESSAGES, |n| usize::try_from(n).unwrap_or(0));
     let count = count.clamp(1, MAX_PAGE_MESSAGES);
     let before = query.number("before")?;

@@ -29,7 +29,7 @@ pub(super) struct Keys {
 
 struct Current {
     key: hmac::Key,
-    /// Which file it was read from.
+    /// The file that it was read from.
     identity: FileIdentity,
     /// Counts the keys.
     generation: u64,

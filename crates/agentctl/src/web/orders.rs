@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::Web;
 use super::gate::{answerer, check_not_from_agent};
+use super::query::typed_session;
 use super::reply::{Body, body};
 use crate::face::{
     not_answered, not_sent, not_started, stop_failure, unconfirmed_message, unresolved,
@@ -78,7 +79,9 @@ pub(super) fn answer(web: &Web, bytes: &[u8], caller: Option<Answerer>) -> Body 
 /// Carries out `/api/send`. An ended session is resumed, as by the command.
 pub(super) fn send(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body {
     check_not_from_agent(caller)?;
-    let request: SendRequest = read(bytes)?;
+    let mut request: SendRequest = read(bytes)?;
+    let session = typed_session(&request.session).to_owned();
+    request.session = session;
     if request.text.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "the message is empty"));
     }
@@ -100,7 +103,7 @@ pub(super) fn stop(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body {
     if id.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "no session is named"));
     }
-    let select = StopSelection::Named(vec![id]);
+    let select = StopSelection::Named(vec![typed_session(&id).to_owned()]);
     let request = StopRequest { select, options: StopOptions::default() };
     let targets = web.fleet.stop_targets(&request);
     let targets = targets.map_err(|found| unresolved(&web.fleet, &found.text, found.why))?;

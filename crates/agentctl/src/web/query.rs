@@ -28,6 +28,11 @@ impl QueryText {
         given.ok_or_else(|| Failure::new(Kind::Usage, format!("the query lacks `{name}`")))
     }
 
+    /// Returns the session that is meant, as a user would type it.
+    pub(super) fn session(&self) -> Result<&str, Failure> {
+        self.needed("id").map(typed_session)
+    }
+
     /// Says whether a name has the value `true`.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value == "true")
@@ -41,6 +46,14 @@ impl QueryText {
         };
         self.get(name).map(parse).transpose()
     }
+}
+
+/// Returns the text that names a session on the command line. A process without a session has the key
+/// `adapter:pid:N` on the page; its pid names it.
+pub(super) fn typed_session(key: &str) -> &str {
+    let pid = key.split_once(":pid:").map(|(_, pid)| pid);
+    let is_pid = |pid: &&str| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit());
+    pid.filter(is_pid).unwrap_or(key)
 }
 
 /// Decodes `%41` and `+`. Bytes that are not UTF-8 are replaced.
@@ -79,6 +92,8 @@ mod tests {
             (query.get("x"), query.get("y"), query.get("z")),
             (Some(""), Some("%4"), Some("a b%"))
         );
+        assert_eq!(typed_session("demo:pid:12"), "12");
+        assert_eq!(typed_session("demo:pid:x"), "demo:pid:x");
         assert!(query.needed("x").is_err() && query.number("id").is_err());
     }
 }

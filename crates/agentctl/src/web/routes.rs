@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::assets::ASSETS;
 use crate::http::Access;
 
-/// What a route answers.
+/// The answer of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A file of the page.
@@ -49,9 +49,9 @@ pub struct RouteRow {
     pub path: &'static str,
     /// The method: `GET` or `POST`.
     pub method: &'static str,
-    /// What a caller needs.
+    /// The proof that a caller needs.
     pub access: Access,
-    /// What it answers.
+    /// Its answer.
     pub endpoint: Endpoint,
 }
 

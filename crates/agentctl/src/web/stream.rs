@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::Web;
 use super::documents::{PAGE_MESSAGES, target, view};
 use super::keys::Claim;
-use super::query::QueryText;
+use super::query::{QueryText, typed_session};
 use super::reply::failed;
 use crate::face::{Line, Talk, TalkGrowth, TalkPage};
 use crate::failure::{Failure, Kind};
@@ -65,7 +65,8 @@ pub(super) async fn stream(web: &Arc<Web>, query: QueryText, claim: Option<Claim
         None => None,
         Some(id) => {
             let (asked, name) = (Arc::clone(web), id.clone());
-            let found = tokio::task::spawn_blocking(move || target(&asked, &name)).await;
+            let found =
+                tokio::task::spawn_blocking(move || target(&asked, typed_session(&name))).await;
             match found {
                 Ok(Ok(target)) => Some(Followed::new(id, target)),
                 Ok(Err(failure)) => return failed(&failure),

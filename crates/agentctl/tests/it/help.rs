@@ -7,9 +7,10 @@ use crate::home;
 use crate::source::{Kind, production};
 
 /// The commands that have subcommands, with these.
-const NESTED: [(&str, &[&str]); 4] = [
+const NESTED: [(&str, &[&str]); 5] = [
     ("fuse", &["set", "extend", "cancel"]),
     ("daemon", &["run", "start", "stop", "status", "restart", "logs", "install", "uninstall"]),
+    ("web", &["install", "uninstall"]),
     ("notify", &["test"]),
     ("config", &["check", "path", "show"]),
 ];

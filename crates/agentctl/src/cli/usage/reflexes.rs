@@ -29,6 +29,7 @@ const OTHER_COMMANDS: &[(&str, &[&str], &str)] = &[
         &["watch"],
         "`agentctl list --watch` watches sessions, `agentctl logs -f ID` a conversation",
     ),
+    ("agentctl", &["serve", "dashboard", "gui"], "`agentctl web` serves a page for the browser"),
     ("agentctl", &["open"], "`agentctl attach ID` opens a session in a terminal"),
     ("agentctl", &["new", "create"], "`agentctl launch ADAPTER \"PROMPT\"` starts an agent"),
     ("agentctl", &["delete", "remove"], "`agentctl rm ID` removes the runs of a session"),
