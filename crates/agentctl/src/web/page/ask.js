@@ -75,7 +75,7 @@ export class Card {
 		};
 		const message = h("textarea", { rows: 2, "aria-label": "Message that is sent with Deny" });
 		const rules = choices.filter(({ key }) => key.startsWith("always")).map(({ key, label, rule, scope }) => {
-			const words = /^allow/i.test(label) ? `A${label.slice(1)}` : `Allow ${label}`;
+			const words = label === "always" ? "Always allow" : label.charAt(0).toUpperCase() + label.slice(1);
 			return button("rule", true, () => ({ always: key }), null, words, " ", rule && h("code", rule), " ", h("small", SCOPES[scope]));
 		});
 		return [
