@@ -48,6 +48,10 @@ impl Web {
         Self { child, port, code: code.to_owned() }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn kill(&mut self) {
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
@@ -527,7 +531,17 @@ fn settings_are_read_from_the_configuration() {
         let code = links[1].strip_prefix("https://a.example/#k=").expect("a link").to_owned();
         let web = Web { child, port, code };
         assert_eq!(web.pair(&web.code).json()["control"], true);
+        let server = |home: &TestHome| {
+            let document = home.run(&["doctor", "--json"]).json();
+            let checks = document["checks"].as_array().expect("checks").clone();
+            let found = checks.into_iter().find(|check| check["area"] == "web");
+            found.expect("a check")["state"].as_str().expect("a state").to_owned()
+        };
+        assert_eq!(server(&home), "ok");
+        let drawn = home.run(&["web", "--link", "--qr"]).stdout;
+        assert!(drawn.contains("█▀") || drawn.contains("▄█"), "{drawn}");
         drop(web);
+        assert_eq!(server(&home), "absent");
         configure(&home, &[], "[web]\nlisten = \"nowhere\"\nhosts = [\"https://a\"]\n");
         let refused = home.run(&["web"]);
         assert_eq!(refused.code, Some(1), "{}", refused.stderr);
