@@ -48,6 +48,9 @@ pub enum TranscriptError {
     },
 }
 
+/// Takes a line with its place, an offset in the file or a number; says whether an older line is wanted.
+type BackVisitor<'a> = &'a mut dyn FnMut(&'static dyn Adapter, u64, &[u8]) -> bool;
+
 /// The storage of a conversation.
 enum Storage {
     /// A file, and the offset behind the last line that was read.
@@ -179,7 +182,7 @@ impl Transcript {
     fn back(
         &mut self,
         before: Option<u64>,
-        visit: &mut dyn FnMut(&'static dyn Adapter, u64, &[u8]) -> bool,
+        visit: BackVisitor<'_>,
     ) -> Result<bool, TranscriptError> {
         let (adapter, uid) = (self.adapter, self.fleet.host.kernel.uid());
         let (path, place) = match &mut self.storage {

@@ -45,7 +45,7 @@ impl Server {
         stream.read_to_string(&mut answer).expect("an answer");
         let document: Value =
             serde_json::from_str(answer.split_once("\r\n\r\n").expect("a body").1).expect("JSON");
-        server.token = document["token"].as_str().expect("a token").to_owned();
+        document["token"].as_str().expect("a token").clone_into(&mut server.token);
         server
     }
 

@@ -147,11 +147,12 @@ impl ServiceFile {
     /// Returns the unit file. `KillMode=process`: processes that it started survive a stop.
     fn unit_text(&self, program: &Path) -> String {
         let program = quoted(&program.to_string_lossy());
-        let words = self.args.iter().map(|word| format!(" {}", bare_or_quoted(word)));
-        let command: String = words.collect();
+        let words: Vec<String> = self.args.iter().map(|word| bare_or_quoted(word)).collect();
+        let command = words.join(" ");
         let variables = self.environment.iter();
-        let environment: String =
-            variables.map(|(name, value)| format!("Environment={name}={value}\n")).collect();
+        let environment = variables.fold(String::new(), |text, (name, value)| {
+            format!("{text}Environment={name}={value}\n")
+        });
         let (description, start_type) = (self.description, self.start_type);
         format!(
             "\
@@ -160,7 +161,7 @@ Description={description}
 
 [Service]
 {start_type}
-ExecStart={program}{command}
+ExecStart={program} {command}
 {environment}KillMode=process
 SendSIGKILL=no
 OOMPolicy=continue
@@ -176,12 +177,12 @@ WantedBy=default.target
     fn plist(&self, program: &Path, log: &Path) -> String {
         let program = program.to_string_lossy();
         let words = std::iter::once(program.as_ref()).chain(self.args.iter().map(String::as_str));
-        let words: String =
-            words.map(|word| format!("<string>{}</string>", escaped(word))).collect();
+        let words = words
+            .fold(String::new(), |text, word| format!("{text}<string>{}</string>", escaped(word)));
         let variables = self.environment.iter();
-        let variables: String = variables
-            .map(|(name, value)| format!("<key>{name}</key><string>{value}</string>"))
-            .collect();
+        let variables = variables.fold(String::new(), |text, (name, value)| {
+            format!("{text}<key>{name}</key><string>{value}</string>")
+        });
         let (label, log) = (self.label, escaped(&log.to_string_lossy()));
         format!(
             "\

@@ -17,7 +17,7 @@ pub(crate) struct Refusal {
     pub(crate) code: &'static str,
     pub(crate) reason: Cow<'static, str>,
     pub(crate) hint: Option<Cow<'static, str>>,
-    header: Option<(HeaderName, HeaderValue)>,
+    header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 /// Writes a refusal as a response.
@@ -38,7 +38,7 @@ impl Refusal {
     }
 
     fn with_header(self, name: HeaderName, value: &'static str) -> Self {
-        Self { header: Some((name, HeaderValue::from_static(value))), ..self }
+        Self { header: Some(Box::new((name, HeaderValue::from_static(value)))), ..self }
     }
 
     /// The caller may not use the server.
@@ -61,7 +61,7 @@ impl Refusal {
     pub(super) fn method_not_allowed(allowed: &Method) -> Self {
         let value = HeaderValue::from_str(allowed.as_str()).ok();
         Self {
-            header: value.map(|value| (header::ALLOW, value)),
+            header: value.map(|value| Box::new((header::ALLOW, value))),
             ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", format!("only {allowed}"))
         }
     }
@@ -82,7 +82,7 @@ impl Refusal {
     /// Adds its status and its header to a response.
     pub(crate) fn with_body(self, mut response: Response) -> Response {
         *response.status_mut() = self.status;
-        response.headers_mut().extend(self.header);
+        response.headers_mut().extend(self.header.map(|header| *header));
         response
     }
 }

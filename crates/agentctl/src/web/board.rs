@@ -229,3 +229,80 @@ fn hash_of(value: &impl Serialize) -> u64 {
 fn raw(value: &impl Serialize) -> Option<Box<RawValue>> {
     RawValue::from_string(json_line(value).ok()?).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use agentctl_core::fleet::blank_session;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn session(id: &str, title: &str) -> Session {
+        let mut session = blank_session("demo", "/home/ada".into());
+        (session.id, session.title) = (Some(id.to_owned()), Some(title.to_owned()));
+        session
+    }
+
+    fn take(board: &Board, sessions: &[Session]) {
+        board.lock().take(sessions.iter().cloned(), Vec::new(), &[]);
+    }
+
+    fn look(board: &Board, seen: &mut Option<u64>) -> Option<Value> {
+        let (version, event) = board.since(*seen)?;
+        *seen = Some(version);
+        let text = String::from_utf8(event.to_vec()).expect("UTF-8");
+        let data = text.strip_prefix("event: look\ndata: ").expect("a look");
+        Some(serde_json::from_str(data.trim_end()).expect("JSON"))
+    }
+
+    fn titles(look: &Value) -> Vec<&str> {
+        let rows = look["rows"].as_array().expect("rows").iter();
+        rows.map(|row| row["title"].as_str().expect("a title")).collect()
+    }
+
+    #[test]
+    fn a_page_gets_what_changed_since_the_look_it_has_seen() {
+        let board = Board::new();
+        let (mut page, mut slow) = (None, None);
+        assert_eq!(look(&board, &mut page), None, "nothing was looked at");
+        take(&board, &[session("a", "one"), session("b", "two")]);
+        let first = look(&board, &mut page).expect("everything");
+        assert_eq!((&first["full"], titles(&first)), (&json!(true), vec!["one", "two"]));
+        assert_eq!(first["order"], json!(["demo:a", "demo:b"]));
+        look(&board, &mut slow).expect("everything");
+        take(&board, &[session("a", "one"), session("b", "two")]);
+        assert_eq!(look(&board, &mut page), None, "nothing has changed");
+        take(&board, &[session("a", "one"), session("b", "three")]);
+        let second = look(&board, &mut page).expect("a change");
+        assert_eq!((&second["full"], titles(&second)), (&json!(false), vec!["three"]));
+        assert_eq!((second.get("order"), &second["gone"]), (None, &json!([])));
+        take(&board, &[session("c", "four"), session("b", "three")]);
+        let third = look(&board, &mut page).expect("a change");
+        assert_eq!((&third["gone"], titles(&third)), (&json!(["demo:a"]), vec!["four"]));
+        let at_once = look(&board, &mut slow).expect("two changes");
+        assert_eq!(
+            (&at_once["gone"], titles(&at_once)),
+            (&json!(["demo:a"]), vec!["four", "three"])
+        );
+        take(&board, &[session("a", "back")]);
+        take(&board, &[session("a", "back"), session("b", "again")]);
+        let both = look(&board, &mut page).expect("changes");
+        assert_eq!(both["gone"], json!(["demo:c"]), "what came back is not gone");
+        board.set_stale();
+        assert_eq!(look(&board, &mut None), None, "a new page waits for a look");
+    }
+
+    #[test]
+    fn a_page_that_missed_too_much_gets_everything() {
+        let board = Board::new();
+        let mut page = None;
+        take(&board, &[session("first", "first")]);
+        look(&board, &mut page).expect("everything");
+        for round in 0..=MAX_GONE {
+            take(&board, &[session(&format!("s{round}"), "x")]);
+        }
+        let all = look(&board, &mut page).expect("everything");
+        assert_eq!((&all["full"], titles(&all).len()), (&json!(true), 1));
+        assert!(board.lock().gone.len() <= MAX_GONE);
+    }
+}

@@ -78,7 +78,8 @@ pub(super) fn answer(web: &Web, bytes: &[u8], caller: Option<Answerer>) -> Body 
 pub(super) fn send(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body {
     check_not_from_agent(caller)?;
     let mut request: SendRequest = read(bytes)?;
-    request.session = typed_session(&request.session).to_owned();
+    let session = typed_session(&request.session).to_owned();
+    request.session = session;
     if request.text.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "the message is empty"));
     }

@@ -452,6 +452,8 @@ await check("without control there is no button that acts, and one sentence says
 
 // --- figures, without a bar
 
+const p99 = (values) => values.sort((a, b) => a - b)[Math.ceil(values.length * 0.99) - 1]?.toFixed(1);
+
 await check("look to DOM, measured", async () => {
   const page = await pairedPage(browser, server);
   await page.evaluate(() => {
@@ -469,9 +471,36 @@ await check("look to DOM, measured", async () => {
     writeFileSync(`${cwd}/go${step}`, "");
   }
   const looks = await page.evaluate(() => globalThis.looks);
-  const p99 = (values) => values.sort((a, b) => a - b)[Math.ceil(values.length * 0.99) - 1]?.toFixed(1);
   agentctl("stop", ...sessions);
   return `look received to DOM p99 ${p99(looks)} ms of ${looks.length} looks; step of an agent to DOM p99 ${p99(ends)} ms of ${ends.length} steps`;
+});
+
+await check("look to DOM with 10,000 sessions, measured", async () => {
+  const session = launch("One of many [[hang]]");
+  const like = await eventually("the session", () => json("list").sessions.find((one) => one.id === session));
+  agentctl("stop", session);
+  const rows = Array.from({ length: 10_000 }, (_, index) => ({ ...like, id: `${String(index).padStart(8, "0")}-many`, title: `Session ${index}` }));
+  const order = rows.map((row) => `demo:${row.id}`);
+  const event = (look) => `event: look\ndata: ${JSON.stringify({ gone: [], asks: [], faults: [], ...look })}\n\n`;
+  const changes = Array.from({ length: 200 }, (_, step) => {
+    const at = (step * 7919) % rows.length;
+    order.unshift(...order.splice(at, 1));
+    return event({ full: false, rows: [{ ...rows[at], reason: { kind: "tool", detail: `step ${step}`, until: null } }], order });
+  });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  const page = await openPage(context, server);
+  await page.addInitScript(() => {
+    globalThis.looks = [];
+    new PerformanceObserver((list) => list.getEntries().forEach((entry) => globalThis.looks.push(entry.duration))).observe({ entryTypes: ["measure"] });
+  });
+  const body = event({ full: true, rows, order }) + changes.join("");
+  await page.route("**/api/stream*", (route) => route.fulfill({ headers: { "content-type": "text/event-stream" }, body }));
+  await page.goto(server.newLink());
+  const looks = await eventually("201 looks", () => page.evaluate(() => globalThis.looks.length >= 201 && globalThis.looks.slice(0, 201)), 60);
+  assertEqual(await page.locator("a.row").count(), 300, "rows of the first part");
+  const [first, ...later] = looks;
+  await context.close();
+  return `the first look ${first.toFixed(0)} ms, then p99 ${p99(later)} ms of ${later.length} looks`;
 });
 
 await browser.close();

@@ -48,6 +48,10 @@ impl Web {
         Self { child, port, code: code.to_owned() }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn kill(&mut self) {
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
@@ -141,8 +145,9 @@ fn accepted(port: u16, token: &str, route: RouteRow) -> Vec<(&'static str, Strin
 }
 
 fn request(method: &str, path: &str, headers: &[(&'static str, String)]) -> String {
-    let lines: String =
+    let lines: Vec<String> =
         headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let lines = lines.concat();
     // A body that no order accepts: nothing may happen.
     format!("{method} {path} HTTP/1.1\r\nContent-Length: 2\r\n{lines}\r\n{{}}")
 }
@@ -437,8 +442,8 @@ fn documents_equal_those_of_the_command_line() {
 fn a_conversation_is_read_in_pages() {
     sandboxed(|| {
         let home = home();
-        let says: String = (0..30).map(|n| format!(" [[say:part {n}.]]")).collect();
-        let id = launch(&home, "w", &format!("go{says}"), &[]);
+        let says: Vec<String> = (0..30).map(|n| format!(" [[say:part {n}.]]")).collect();
+        let id = launch(&home, "w", &format!("go{}", says.concat()), &[]);
         crate::launched::until_stopped(&home, &id);
         let web = Web::start(&home, &[]);
         let token = web.token();
@@ -527,7 +532,17 @@ fn settings_are_read_from_the_configuration() {
         let code = links[1].strip_prefix("https://a.example/#k=").expect("a link").to_owned();
         let web = Web { child, port, code };
         assert_eq!(web.pair(&web.code).json()["control"], true);
+        let server = |home: &TestHome| {
+            let document = home.run(&["doctor", "--json"]).json();
+            let checks = document["checks"].as_array().expect("checks").clone();
+            let found = checks.into_iter().find(|check| check["area"] == "web");
+            found.expect("a check")["state"].as_str().expect("a state").to_owned()
+        };
+        assert_eq!(server(&home), "ok");
+        let drawn = home.run(&["web", "--link", "--qr"]).stdout;
+        assert!(drawn.contains("█▀") || drawn.contains("▄█"), "{drawn}");
         drop(web);
+        assert_eq!(server(&home), "absent");
         configure(&home, &[], "[web]\nlisten = \"nowhere\"\nhosts = [\"https://a\"]\n");
         let refused = home.run(&["web"]);
         assert_eq!(refused.code, Some(1), "{}", refused.stderr);

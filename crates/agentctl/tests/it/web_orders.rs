@@ -305,3 +305,30 @@ fn a_token_that_has_ended_ends_the_stream() {
         assert!(!rest.contains("event: beat"), "{rest}");
     });
 }
+
+/// Counts the threads of the server that watch.
+fn watching(web: &Web) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{}/task", web.pid())).expect("it lives").flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "watch").count()
+}
+
+#[test]
+fn nothing_is_watched_without_a_page_and_once_for_many() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &[]);
+        let token = web.token();
+        assert_eq!(web.get(&token, "/api/sessions").code, 200);
+        assert_eq!(watching(&web), 0, "no page is open");
+        for _ in 0..2 {
+            let mut pages: Vec<Page> = (0..3).map(|_| Page::open(&web, &token, "")).collect();
+            for page in &mut pages {
+                page.until("the first look", |name, data| name == "look" && data["full"] == true);
+            }
+            assert_eq!(watching(&web), 1, "one watcher for all");
+            drop(pages);
+            eventually("the watch has ended", || (watching(&web) == 0).then_some(()));
+        }
+    });
+}

@@ -25,11 +25,10 @@ function showStart(...children) {
 }
 
 function showUnpaired(why) {
-	const command = (text) => h("code", text);
 	showStart(why && h("p.notice.bad", { role: "alert" }, why),
-		h("p", "This browser is not paired with ", command("agentctl web"), ". Run this on the machine of the agents and open the link that it prints:"),
+		h("p", "This browser is not paired. Run this on the machine of the agents, and open the link that it prints:"),
 		h("pre.command", "agentctl web --link"),
-		h("p.note", "A link works once, for 10 minutes. ", command("--qr"), " shows it to the camera of a phone."));
+		h("p.note", "A link works once, for 10 minutes. ", h("code", "--qr"), " shows it to the camera of a phone."));
 }
 
 function takeLink(code) {

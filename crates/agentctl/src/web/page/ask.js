@@ -75,7 +75,7 @@ export class Card {
 		};
 		const message = h("textarea", { rows: 2, "aria-label": "Message that is sent with Deny" });
 		const rules = choices.filter(({ key }) => key.startsWith("always")).map(({ key, label, rule, scope }) => {
-			const words = /^allow/i.test(label) ? `A${label.slice(1)}` : `Allow ${label}`;
+			const words = label === "always" ? "Always allow" : label.charAt(0).toUpperCase() + label.slice(1);
 			return button("rule", true, () => ({ always: key }), null, words, " ", rule && h("code", rule), " ", h("small", SCOPES[scope]));
 		});
 		return [
@@ -136,7 +136,7 @@ export class Card {
 		try {
 			const answer = await post("/api/answer", { ask: this.ask.id, reply: given });
 			const moved = answer.moved?.says ?? "delivered, the agent was not seen to move yet";
-			const lost = answer.words_lost ? " The message was not delivered: this agent has no field for it." : "";
+			const lost = answer.words_lost ? " This agent has no field for the message." : "";
 			this.settle(`${DONE[given] ?? DONE[Object.keys(given)[0]]} here: ${moved}.${lost}`);
 		} catch (refusal) {
 			const words = `Not taken: ${wordsOf(refusal)}`;

@@ -19,7 +19,7 @@ export async function showBegin() {
 
 function form({ adapters, directories }) {
 	const agents = adapters.filter((one) => one.installed && one.can_launch);
-	if (!agents.length) return h("p.note", "No agent that can be started was found in the environment of this server.");
+	if (!agents.length) return h("p.note", "This server finds no agent that it can start.");
 	const notice = h("p.notice.bad", { role: "status", hidden: true });
 	const button = h("button.primary", "Launch");
 	const options = (names, none) => names.map((name) => h("option", { value: name }, name || none));

@@ -23,7 +23,7 @@ export function fill(element, ...children) {
 	add(element, children);
 }
 
-// Sets a text only where it differs, so that nothing is laid out or read aloud again without a change.
+// A text that has not changed is not laid out or read aloud again.
 export function setText(element, text) {
 	if (element.textContent !== text) element.textContent = text;
 }
@@ -37,7 +37,7 @@ export const byId = (id) => document.getElementById(id);
 
 const LINK = /https?:\/\/[^\s<>"'`\u200b-\u200f\u2028-\u202f\u2060-\u206f]+/gi;
 
-// Returns a text with its http and https addresses as links. A link shows the whole address that it opens.
+// Makes links of http and https addresses. A link shows the whole address that it opens.
 export function linked(text) {
 	const nodes = [];
 	let end = 0;
@@ -88,7 +88,7 @@ export function say(text, urgent) {
 	setText(byId(urgent ? "say-assertive" : "say-polite"), text);
 }
 
-// Shows a dialog, which gives the focus back when it closes. Resolves to the value of the pressed button.
+// Shows a dialog, which gives the focus back at its end. Resolves to the name of the pressed button.
 export function openDialog(title, children, buttons) {
 	const dialog = byId("dialog");
 	const opener = document.activeElement;

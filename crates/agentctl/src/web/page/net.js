@@ -11,7 +11,7 @@ export function takeCode() {
 	return found;
 }
 
-// A token is kept on the device only over https: another program could take over a port of this machine.
+// Only over https: on this machine another program could take over the port and read what is kept.
 export const canKeep = location.protocol === "https:";
 const stores = canKeep ? [sessionStorage, localStorage] : [sessionStorage];
 

@@ -205,7 +205,7 @@ export class Talk {
 
 	async end() {
 		const { row, key } = this;
-		const text = `${row.adapter} ${shortId(row)}, “${titleOf(row)}”, and every process that it has started are ended.`;
+		const text = `It ends ${row.adapter} ${shortId(row)} and every process that it has started: ${titleOf(row)}`;
 		if (await openDialog("Stop this session?", h("p", text), ["Cancel", "Stop"]) !== "Stop") return;
 		this.tell("Stopping…");
 		try {
