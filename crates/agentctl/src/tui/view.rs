@@ -15,7 +15,7 @@ use super::app::App;
 use super::layout::Band;
 use crate::text::{clean, columns, fit};
 
-/// What the terminal can show.
+/// The abilities of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// Colours; without them bold, dim and reverse are left.

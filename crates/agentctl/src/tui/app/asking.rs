@@ -29,7 +29,7 @@ pub(crate) struct ShownAsk {
     pub(crate) is_read: bool,
     /// When it appeared or changed its place.
     pub(crate) since_ms: u64,
-    /// What became of it, once it is not open any more.
+    /// Its end, once it is not open any more.
     pub(crate) settled: Option<String>,
     /// An answer of ours is being delivered.
     pub(crate) is_answered: bool,

@@ -24,7 +24,6 @@ fn desk(command: &str) -> Desk {
     desk.look(&[session(WAITING, "waiting", 1, "Fix it")], vec![ask(FIRST, WAITING, command)]);
     desk.ms = 1_000;
     desk.press(Key::Tab);
-    desk.press(Key::Tab);
     assert_eq!(desk.app.focus, Focus::Ask);
     desk
 }
