@@ -168,9 +168,8 @@ impl App {
         if let Some(shown) = &mut self.ask {
             let open = self.asks.iter().find(|ask| ask.id == shown.ask.id);
             match open {
-                Some(_) if shown.settled.is_some() => return,
+                _ if shown.settled.is_some() => return,
                 Some(ask) => shown.ask.since = ask.since,
-                None if shown.settled.is_some() => return,
                 None => {
                     let row = self.list.rows.iter().find(|row| row.asks(&shown.ask));
                     let now = match row {

@@ -49,7 +49,7 @@ impl Typed {
             Purpose::Deny(_) => "deny with these words: ".to_owned(),
             Purpose::Answer(_) => "answer: ".to_owned(),
             Purpose::Stop(_, name) => {
-                format!("stop {name} and everything it started? y stops, any other key does not ")
+                format!("stop {name} and all it started? y: yes, other keys: no ")
             }
         }
     }

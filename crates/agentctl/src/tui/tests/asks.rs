@@ -100,7 +100,7 @@ fn the_next_ask_begins_its_own_half_second() {
 
 #[test]
 fn a_long_ask_is_allowed_only_after_its_end_was_shown_and_denied_at_any_time() {
-    let long: String = (0..200).map(|line| format!("echo {line}\n")).collect();
+    let long = (0..200).map(|line| format!("echo {line}")).collect::<Vec<_>>().join("\n");
     let mut first = desk(&long);
     for key in ['a', 'A'] {
         assert!(answers(&first.press(Key::Char(key))).is_empty());
