@@ -181,7 +181,7 @@ impl Top {
                 Action::Redraw => self.painter.forget(),
                 Action::SetMouse(on) => self.screen.set_mouse(on),
                 Action::SetQuery { all, children } => {
-                    self.threads.sessions.set_query(all, children)
+                    self.threads.sessions.set_query(all, children);
                 }
                 Action::ReadTalk(request) => self.threads.talks.read(request),
                 Action::ReadPage(request) => self.threads.pages.read(request),

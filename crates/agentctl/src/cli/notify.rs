@@ -24,7 +24,7 @@ pub(super) enum NotifyCommand {
   command = [\"my-notifier\"]       # a program of your own instead
   tmux = true                     # the status line of every tmux client
   tty = \"/dev/pts/3\"              # a terminal of yours: what `tty` prints there
-  terminal = true                 # the terminal of `events` and `list --watch`")]
+  terminal = true                 # the terminal of `events`, `list --watch`, `top`")]
     Test,
 }
 

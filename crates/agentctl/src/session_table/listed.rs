@@ -59,7 +59,7 @@ impl ListedRow {
         let row = |at: usize| {
             let session = rows.get(at)?;
             let mut cells = cells((host, now), &session, depths[at], rows.short_id(at))
-                .map(|cell| cell.into_owned());
+                .map(std::borrow::Cow::into_owned);
             cells[ACTIVE].clear();
             Some(Self {
                 adapter: session.adapter,

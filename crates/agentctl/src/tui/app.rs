@@ -91,7 +91,7 @@ pub(crate) enum Order {
 pub(crate) struct OrderResult {
     /// The order.
     pub(crate) order: Order,
-    /// What happened.
+    /// The result.
     pub(crate) lines: Result<Vec<String>, Vec<String>>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) enum Message {
     Asks(Vec<Ask>),
     /// Lines of a conversation: all of them, or those that follow.
     Talk {
-        /// What was asked for.
+        /// The request.
         request: TalkRequest,
         /// The lines replace those before.
         is_whole: bool,
@@ -123,7 +123,7 @@ pub(crate) enum Message {
     },
     /// A page.
     Page {
-        /// What was asked for.
+        /// The request.
         request: PageRequest,
         /// Its lines.
         lines: Vec<PageLine>,
@@ -186,7 +186,7 @@ pub(crate) struct App {
     pub(crate) warnings: Vec<String>,
     /// The pane with the focus.
     pub(crate) focus: Focus,
-    /// What the detail shows.
+    /// The content of the detail.
     pub(crate) detail: Detail,
     /// The detail has the whole screen.
     pub(crate) is_zoomed: bool,
@@ -443,11 +443,11 @@ impl App {
     }
 
     fn next_pane(&mut self, steps: usize) {
-        let mut panes = vec![Focus::List, Focus::Detail, Focus::Ask];
+        let mut panes = vec![Focus::List, Focus::Ask, Focus::Detail];
         if self.ask.is_none() {
-            panes.pop();
-        } else if self.detail == Detail::Ask {
             panes.remove(1);
+        } else if self.detail == Detail::Ask {
+            panes.remove(2);
         }
         if self.is_zoomed {
             panes.remove(0);

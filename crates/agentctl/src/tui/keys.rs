@@ -146,7 +146,7 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// Where a key has its meaning.
+/// The panes in which a key has its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Everywhere.
@@ -163,7 +163,7 @@ pub(crate) struct Binding {
     pub(crate) keys: &'static [Key],
     /// The keys as the help page shows them.
     pub(crate) shown: &'static str,
-    /// What they do, for the help page.
+    /// Their effect, for the help page.
     pub(crate) what: &'static str,
     scope: Scope,
     command: Command,
@@ -223,7 +223,7 @@ pub(crate) static SECTIONS: &[(&str, &[Binding])] = &[
                 (&[Key::Tab], "Tab"),
                 Scope::Everywhere,
                 Command::NextPane,
-                "next pane: list, detail, ask",
+                "next pane: the ask, the detail, the list",
             ),
             bind(
                 (&[Key::BackTab], "S-Tab"),

@@ -1,4 +1,4 @@
-//! Which lines of the screen belong to which pane.
+//! The lines of the screen that each pane has.
 
 use super::keys::Focus;
 
@@ -43,7 +43,7 @@ pub(crate) struct Layout {
     pub(crate) footer: Band,
 }
 
-/// What the panes have to show.
+/// The lines that the panes have to show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     /// Rows of the list.

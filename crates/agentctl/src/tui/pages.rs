@@ -62,7 +62,7 @@ fn lines(world: &World, request: &PageRequest) -> Vec<PageLine> {
         Detail::Talk | Detail::Ask => Ok(Vec::new()),
         Detail::Why => why(world, request),
         Detail::Facts => facts(world, request),
-        Detail::Changes => changes(world, request),
+        Detail::Changes => Ok(changes(world, request)),
     };
     made.unwrap_or_else(|failure| {
         let sentences = wrapped(failure.message(), request.width).into_iter();
@@ -97,7 +97,7 @@ fn facts(world: &World, request: &PageRequest) -> Result<Vec<PageLine>, Failure>
 }
 
 /// The files that the agent recorded, and below them the work that git sees.
-fn changes(world: &World, request: &PageRequest) -> Result<Vec<PageLine>, Failure> {
+fn changes(world: &World, request: &PageRequest) -> Vec<PageLine> {
     let (id, width) = (request.session.argument(), request.width);
     let mut lines = Vec::new();
     let asked = ChangesRequest { session: id.clone(), patch: false };
@@ -127,7 +127,7 @@ fn changes(world: &World, request: &PageRequest) -> Result<Vec<PageLine>, Failur
             lines.extend(wrapped(failure.message(), width).into_iter().map(dimmed));
         }
     }
-    Ok(lines)
+    lines
 }
 
 fn recorded(world: &World, document: &ChangesDocument, width: usize) -> Vec<PageLine> {

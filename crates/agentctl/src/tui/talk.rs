@@ -16,7 +16,7 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// Longest time between two reads, for file systems without events and for servers.
 const SAFETY_INTERVAL: Duration = Duration::from_secs(5);
 /// A conversation that is not written yet is looked for this often.
-const UNWRITTEN_INTERVAL: Duration = Duration::from_secs(2);
+const UNWRITTEN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// An order to the thread.
 enum Wake {

@@ -13,9 +13,9 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::app::App;
 use super::layout::Band;
-use crate::text::{clean, columns, fit};
+use crate::text::{clean, columns};
 
-/// What the terminal can show.
+/// The abilities of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// Colours; without them bold, dim and reverse are left.
@@ -93,9 +93,10 @@ impl Canvas {
         for (text, style) in title {
             column = self.text((column, line), text, *style);
         }
-        let right = fit(right, usize::from(self.width().saturating_sub(column + 4)));
-        if columns(&right) > 1 {
-            let wide = u16::try_from(columns(&right)).unwrap_or(0);
+        // Words that do not fit are left out.
+        let room = usize::from(self.width().saturating_sub(column + 4));
+        if (1..=room).contains(&columns(right)) {
+            let wide = u16::try_from(columns(right)).unwrap_or(0);
             let begin = self.width().saturating_sub(wide + 3);
             self.text((begin, line), &format!(" {right} "), Style::new());
         }
@@ -129,17 +130,14 @@ fn status_style(status: Status) -> Style {
 /// Replaces the characters of frames and marks; every other character beyond ASCII becomes `?`.
 fn ascii(text: &str) -> String {
     let plain = |c: char| match c {
-        '─' => '-',
+        '─' | '·' | '−' => '-',
         '│' => '|',
         '└' => '`',
-        '▸' => '>',
-        '·' => '-',
+        '▸' | '→' => '>',
+        '←' => '<',
         '…' => '~',
         '↓' => 'v',
         '↑' => '^',
-        '←' => '<',
-        '→' => '>',
-        '−' => '-',
         c if c.is_ascii() => c,
         _ => '?',
     };

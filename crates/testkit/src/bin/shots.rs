@@ -164,7 +164,7 @@ impl Stage {
         terminal.press("\r");
         let screen = eventually("the ask has the focus", || {
             let screen = StyledScreen::of(&terminal.output());
-            screen.text().contains("back to the list").then_some(screen)
+            screen.text().contains("Esc back to the list").then_some(screen)
         });
         terminal.press("q");
         let _left = terminal.ended();

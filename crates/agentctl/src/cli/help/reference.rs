@@ -66,6 +66,7 @@ pub(in crate::cli) const COMMON_VARIABLES: &[(&str, &str)] = &[
 /// The further environment variables that agentctl itself reads.
 const FURTHER_VARIABLES: &[(&str, &str)] = &[
     ("COLUMNS", "width of the output, instead of that of the terminal"),
+    ("LC_ALL, LC_CTYPE, LANG", "without UTF-8 in it, `top` draws in ASCII"),
     ("PAGER", "pager of `logs`; `cat` or empty for none [default: less]"),
     ("LESS", "options of less [default: FRX]"),
     ("TERM", "`dumb`: no colour, no screen of its own"),

@@ -29,7 +29,7 @@ pub(crate) struct ShownAsk {
     pub(crate) is_read: bool,
     /// When it appeared or changed its place.
     pub(crate) since_ms: u64,
-    /// What became of it, once it is not open any more.
+    /// Its end, once it is not open any more.
     pub(crate) settled: Option<String>,
     /// An answer of ours is being delivered.
     pub(crate) is_answered: bool,
@@ -168,9 +168,8 @@ impl App {
         if let Some(shown) = &mut self.ask {
             let open = self.asks.iter().find(|ask| ask.id == shown.ask.id);
             match open {
-                Some(_) if shown.settled.is_some() => return,
+                _ if shown.settled.is_some() => return,
                 Some(ask) => shown.ask.since = ask.since,
-                None if shown.settled.is_some() => return,
                 None => {
                     let row = self.list.rows.iter().find(|row| row.asks(&shown.ask));
                     let now = match row {

@@ -1,4 +1,4 @@
-//! What the detail shows: the conversation, or a page.
+//! The content of the detail: the conversation, or a page.
 
 use super::{Action, App, PageRequest, SessionKey, TalkRequest};
 use crate::face::Line;

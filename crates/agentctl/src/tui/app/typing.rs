@@ -5,7 +5,7 @@ use agentctl_core::model::{AskChoice, Reply};
 use super::{Action, App, Clock, Filter, Order, SessionKey, may_answer};
 use crate::tui::keys::{Command, Focus, Key};
 
-/// What a typed line is for.
+/// The purpose of a typed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The filter.
@@ -23,7 +23,7 @@ pub(crate) enum Purpose {
 /// A line that is typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Typed {
-    /// What it is for.
+    /// Its purpose.
     pub(crate) purpose: Purpose,
     /// The text.
     pub(crate) text: String,
@@ -49,7 +49,7 @@ impl Typed {
             Purpose::Deny(_) => "deny with these words: ".to_owned(),
             Purpose::Answer(_) => "answer: ".to_owned(),
             Purpose::Stop(_, name) => {
-                format!("stop {name} and everything it started? y stops, any other key does not ")
+                format!("stop {name} and all it started? y: yes, other keys: no ")
             }
         }
     }

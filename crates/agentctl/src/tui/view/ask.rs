@@ -51,6 +51,10 @@ fn draw_bar(canvas: &mut Canvas, app: &App, shown: &ShownAsk, line: u16) {
                 right.push(format!("until {}", local_minute(until)));
             }
             if !shown.is_read {
+                // On a narrow screen this matters more than the time.
+                if canvas.width() < 66 {
+                    right.clear();
+                }
                 right.push("more below".to_owned());
             }
         }

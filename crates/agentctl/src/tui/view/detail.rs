@@ -38,9 +38,10 @@ fn draw_bar(canvas: &mut Canvas, app: &App, line: u16) {
     let has_focus = app.focus == Focus::Detail;
     let name_style = if has_focus { bold().add_modifier(Modifier::REVERSED) } else { bold() };
     let is_narrow = canvas.width() < 66;
-    let name = match is_narrow {
-        true => format!(" {} ", row.row.short_id()),
-        false => format!(" {} {} ", row.row.adapter, row.row.short_id()),
+    let name = if is_narrow {
+        format!(" {} ", row.row.short_id())
+    } else {
+        format!(" {} {} ", row.row.adapter, row.row.short_id())
     };
     let mut title = vec![(name, name_style), ("─".to_owned(), dimmed())];
     for (at, detail) in DETAILS.iter().enumerate() {

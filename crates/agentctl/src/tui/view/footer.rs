@@ -24,7 +24,7 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, band: Band, cursor: &mut Opti
         return;
     }
     let keys = match app.focus {
-        Focus::Ask => "Tab Esc back to the list · j k scroll · ? help",
+        Focus::Ask => "Esc back to the list · j k scroll · ? help",
         Focus::Detail => {
             "Esc back · j k scroll · 1-5 details · f follow · s send · x stop · ? help"
         }
