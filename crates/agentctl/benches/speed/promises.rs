@@ -12,11 +12,10 @@ use crate::measure::{
     Beside, Times, command, compare, follow, median, names, ours, peak, percentile, processes,
     repeat,
 };
-use crate::pose;
 use crate::table::Row;
 use crate::telling::{Stream, noticed, rewrite, told};
 use crate::waiting::{death, plain};
-use crate::{asking, launching};
+use crate::{asking, launching, pose};
 
 const SEED: u64 = 1;
 const LARGEST: u64 = 25_000_000;
@@ -55,6 +54,7 @@ pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
     bench.launching();
     bench.asking();
     bench.asker();
+    bench.mcp();
     bench.awake();
     bench.worktrees();
     bench.rows
