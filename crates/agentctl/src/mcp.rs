@@ -33,7 +33,7 @@ use self::transport::StdioTransport;
 use crate::config::Loaded;
 use crate::failure::{Failure, Kind};
 
-/// What the server tells every client about itself.
+/// The text that the server tells every client about itself.
 const INSTRUCTIONS: &str = "agentctl shows the coding agents of this machine: their sessions, conversations and open requests. \
     A session is `running` (works on a turn), `waiting` (blocked until a human answers), `idle` (its turn is over), \
     `stopped` or `error` (no process serves it), or `unknown` (a source could not be read). \

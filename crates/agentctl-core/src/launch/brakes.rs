@@ -193,7 +193,7 @@ impl Level<'_> {
     }
 }
 
-/// What the agents above prove about the depth of the nearest one, and the limits that counted for them.
+/// The depth of the nearest agent above, as far as the agents above prove it, and the limits that counted for them.
 #[derive(Default)]
 struct Marked {
     /// The depth: 0 for the first agent, one more for each launch or nested agent.

@@ -15,6 +15,7 @@ mod awake;
 mod crowd;
 mod launching;
 mod measure;
+mod mcp;
 mod mixed;
 mod page;
 mod pose;

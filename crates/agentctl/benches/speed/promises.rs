@@ -55,6 +55,7 @@ pub(crate) fn all(options: &Options, directory: &Path) -> Vec<Row> {
     bench.asking();
     bench.asker();
     bench.page();
+    bench.mcp();
     bench.awake();
     bench.worktrees();
     bench.top();

@@ -1,0 +1,102 @@
+//! The MCP server: the time from its start to its tools, a list through it against `agentctl list`, its memory.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::measure::{Beside, median, ours, repeat};
+use crate::promises::Bench;
+
+/// The most time from the start to the list of tools, in milliseconds.
+const MOST_START_MS: f64 = 50.0;
+/// The most time that a list through the server takes longer than the command, in milliseconds.
+const MOST_ABOVE_MS: f64 = 5.0;
+/// The most resident memory, in kB.
+const MOST_KB: u64 = 25_000;
+
+/// A running server.
+struct Server {
+    process: Beside,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(home: &Path) -> Self {
+        let mut command = ours(home, &["mcp"]);
+        let mut process =
+            Beside::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
+        let answers = BufReader::new(process.child.stdout.take().expect("piped"));
+        let mut server = Self { process, answers };
+        let client = json!({"name": "bench", "version": "1"});
+        let params =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+        server.ask("initialize", params);
+        server
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let input = self.process.child.stdin.as_mut().expect("piped");
+        writeln!(input, "{request}").expect("written");
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("an answer");
+        serde_json::from_str(&line).expect("JSON")
+    }
+
+    fn list(&mut self) {
+        let listed = self.ask("tools/call", json!({"name": "list_sessions", "arguments": {}}));
+        assert_eq!(listed["result"]["isError"], false, "{listed}");
+    }
+
+    fn resident_kb(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.process.child.id());
+        let status = std::fs::read_to_string(path).expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+}
+
+impl Bench<'_> {
+    /// The MCP server.
+    pub(crate) fn mcp(&mut self) {
+        let start = "mcp: from its start to the list of its tools".to_owned();
+        let list = "mcp: `list_sessions`, above `agentctl list`".to_owned();
+        let memory = "mcp: resident memory after 100 lists".to_owned();
+        if ![&start, &list, &memory].iter().any(|what| self.wanted(what)) {
+            return;
+        }
+        let (runs, home) = (self.options.runs, self.largest_home().path.clone());
+        let starts: Vec<Duration> = (0..runs)
+            .map(|_| {
+                let begun = Instant::now();
+                Server::start(&home).ask("tools/list", json!({}));
+                begun.elapsed()
+            })
+            .collect();
+        let took = median(starts);
+        let target = format!("at most {MOST_START_MS} ms");
+        self.state(start, format!("{took:.1} ms"), target, took <= MOST_START_MS);
+        let mut server = Server::start(&home);
+        let lists: Vec<Duration> = (0..runs)
+            .map(|_| {
+                let begun = Instant::now();
+                server.list();
+                begun.elapsed()
+            })
+            .collect();
+        let command = median(repeat(runs, ours(&home, &["list", "--json"]).stdout(Stdio::null())));
+        let above = median(lists) - command;
+        let result = format!("{above:.1} ms above {command:.1} ms");
+        let target = format!("at most {MOST_ABOVE_MS} ms");
+        self.state(list, result, target, above <= MOST_ABOVE_MS);
+        for _ in 0..100 {
+            server.list();
+        }
+        let resident = server.resident_kb();
+        let target = format!("at most {MOST_KB} kB");
+        self.state(memory, format!("{resident} kB"), target, resident <= MOST_KB);
+    }
+}
