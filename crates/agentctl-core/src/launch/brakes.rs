@@ -54,9 +54,7 @@ pub(super) fn of_this_process(fleet: &Fleet) -> Result<Option<Braked>, LaunchErr
     if depth >= limits.depth {
         return Err(LaunchError::TooDeep { depth, limit: limits.depth });
     }
-    let (session, process) = parent(&fleet.host, &caller);
-    let (depth, counted) = (depth + 1, (limits.depth, limits.children));
-    let mark = LaunchMark { depth, limits: counted, session, process };
+    let mark = mark(&fleet.host, &caller, (depth + 1, limits));
     Ok(Some(Braked { mark, limits }))
 }
 
@@ -189,7 +187,7 @@ impl Level<'_> {
         let same = |own: &&AnswererAbove| {
             own.pid == link.pid || (own.session.is_some() && own.session == link.session)
         };
-        self.links.iter().any(|own| same(own))
+        self.links.iter().any(same)
     }
 }
 
@@ -289,17 +287,20 @@ fn marks_of(
     Ok((text(0).and_then(LaunchMark::parse), text(1).and_then(Marker::parse)))
 }
 
-/// Returns the nearest agent above: its session if there is exactly one, and its process. The action of a fuse
-/// has neither: all launches of fuses share one parent.
-fn parent(host: &Host, caller: &Answerer) -> (Option<(String, String)>, Option<(u32, u64)>) {
+/// Returns the mark of an agent that the caller launches. Its parent is the nearest agent above: its session if there
+/// is exactly one, and its process. The action of a fuse has neither: all launches of fuses share one parent.
+fn mark(host: &Host, caller: &Answerer, (depth, limits): (u32, LaunchLimits)) -> LaunchMark {
     let nearest = caller.nearest_agent();
     let session = match nearest.as_slice() {
-        [one] => {
-            one.session.as_ref().map(|session| (session.adapter.to_owned(), session.id.clone()))
-        }
+        [one] => one.session.as_ref(),
         _ => None,
     };
     let process = nearest.first().filter(|link| link.link != AnswererLink::FuseAction);
     let process = process.and_then(|link| host.kernel.process(link.pid).ok().flatten());
-    (session, process.map(|process| (process.id.pid, process.id.start_ticks)))
+    LaunchMark {
+        depth,
+        limits: (limits.depth, limits.children),
+        session: session.map(|session| (session.adapter.to_owned(), session.id.clone())),
+        process: process.map(|process| (process.id.pid, process.id.start_ticks)),
+    }
 }

@@ -26,8 +26,9 @@ struct Server {
 impl Server {
     fn start(home: &Path) -> Self {
         let mut command = ours(home, &["mcp"]);
-        let mut process =
-            Beside::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
+        let mut process = Beside::start(
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()),
+        );
         let answers = BufReader::new(process.child.stdout.take().expect("piped"));
         let mut server = Self { process, answers };
         let client = json!({"name": "bench", "version": "1"});

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::limits::MAX_LINE_BYTES;
 
 /// How long requests are answered after the end of the input.
-const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(60);
+const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_mins(1);
 /// The pause between two looks for requests without an answer.
 const LAST_ANSWERS_PAUSE: Duration = Duration::from_millis(5);
 

@@ -213,6 +213,17 @@ fn an_agent_that_launches_itself_ends_at_depth_two() {
         let first = rows.iter().find(|row| row["launched_by"].is_null()).expect("the first");
         assert_eq!(child["launched_by"]["id"], first["id"]);
         assert_eq!(child["launched_by"]["adapter"], "demo");
+        let tree = home.run(&["list", "-a", "--tree", "--json"]).json();
+        let tree = tree["sessions"].as_array().expect("sessions").clone();
+        let depths: Vec<Value> =
+            tree.iter().map(|row| row["launched_by"]["depth"].clone()).collect();
+        assert_eq!(depths, [Value::Null, json!(1), json!(2)], "each below its launcher");
+        let drawn = home.run(&["list", "-a", "--tree"]).stdout;
+        assert!(drawn.contains(" └ ") && drawn.contains("   └ "), "{drawn}");
+        assert!(!home.run(&["list", "-a"]).stdout.contains('└'));
+        let id = tree[1]["id"].as_str().expect("an id");
+        let shown = home.run(&["status", id]).stdout;
+        assert!(shown.contains("launched by") && shown.contains("(depth 1)"), "{shown}");
     });
 }
 
