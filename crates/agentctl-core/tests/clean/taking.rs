@@ -118,7 +118,7 @@ fn what_a_branch_has_already_is_not_taken_again() {
         let refused = take(&world.fleet, &squash).expect_err("only a file");
         assert!(matches!(refused, TakeError::OnlyUncommitted { uncommitted: 1, .. }), "{refused}");
         for (way, text) in [(TakeWay::Squash, "two\n"), (TakeWay::Merge, "TWO\n")] {
-            tree.write(&format!("{way:?}.txt"), text);
+            tree.write(format!("{way:?}.txt"), text);
             let with_files = TakeOrder { way, with_uncommitted: true, ..order(&tree) };
             let first = taken(&world, &with_files);
             assert_ne!(first.commits, 0, "{first:?}");
