@@ -65,7 +65,7 @@ impl Gate {
                     Ok(pids) if !pids.is_empty() => End::Own(pids),
                     _ => End::Hidden,
                 },
-                // Where the kernel cannot tell, the token alone decides about data, and no order is taken.
+                // If the kernel cannot tell, the token alone decides about data, and no order is taken.
                 Err(error) if error.kind() == ErrorKind::Unsupported && !with_processes => {
                     End::Remote
                 }
