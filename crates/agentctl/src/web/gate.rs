@@ -3,6 +3,8 @@
 //! A token can be stolen by a process that reads the browser's files, so the kernel is asked as well: which user owns
 //! the other end of the connection, and for orders which processes hold it and what they run below.
 
+use std::io::ErrorKind;
+
 use agentctl_core::ask::Fleet;
 use agentctl_core::inbox::Answerer;
 use agentctl_core::kernel::{Kernel, user_name};
@@ -63,6 +65,10 @@ impl Gate {
                     Ok(pids) if !pids.is_empty() => End::Own(pids),
                     _ => End::Hidden,
                 },
+                // If the kernel cannot tell, the token alone decides about data, and no order is taken.
+                Err(error) if error.kind() == ErrorKind::Unsupported && !with_processes => {
+                    End::Remote
+                }
                 Ok(None) | Err(_) => {
                     let client = client.ip().to_canonical();
                     let is_here = client.is_loopback() || client == server.ip().to_canonical();
