@@ -109,8 +109,8 @@ fn an_agent_below_another_may_not_act_on_its_launcher() {
             tool_call(3, "stop", json!({"ids": ["PARENT"]})),
             tool_call(4, "send", json!({"id": "PARENT", "text": "x"})),
         ];
-        let requests: String = requests.iter().map(|request| format!("{request}\n")).collect();
-        home.write("child.requests", requests);
+        let requests: Vec<String> = requests.iter().map(|request| format!("{request}\n")).collect();
+        home.write("child.requests", requests.concat());
         let below = folder(&home, "below");
         let prompt = home.write("child.prompt", format!("x [[tool:{}]] [[hang]]", child.display()));
         let start = script(
