@@ -11,8 +11,8 @@ use crate::mcp::{self, McpOptions};
 
 /// Serve agents over MCP: list, read and wait for sessions
 ///
-/// A Model Context Protocol server on standard input and output, started by an agent or another MCP client. Its
-/// tools only read, unless --allow-control is given. Agents cannot act on themselves or on the agents above
+/// A Model Context Protocol server on standard input and output, started by an agent or another MCP client:
+/// `claude mcp add agentctl -- agentctl mcp` gives it to Claude Code. Its tools only read, unless --allow-control is given. Agents cannot act on themselves or on the agents above
 /// them, and a launch from below an agent is limited by [limits] in the configuration. See docs/MCP.md.
 #[derive(Args)]
 pub(super) struct McpArgs {

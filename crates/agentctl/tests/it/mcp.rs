@@ -309,8 +309,8 @@ fn a_hostile_title_arrives_as_data_without_hidden_characters() {
 fn a_log_is_read_page_by_page_while_it_grows() {
     sandboxed(|| {
         let home = home();
-        let steps = (0..25).map(|n| format!("[[say:word {n}]]")).collect::<Vec<_>>().join(" ");
-        let id = launch(&home, "shop", &format!("x {steps}"), &["--keep"]);
+        let steps: Vec<String> = (0..25).map(|n| format!("[[say:word {n}]]")).collect();
+        let id = launch(&home, "shop", &format!("x {}", steps.join(" ")), &["--keep"]);
         crate::launched::until_said(&home, &id, "word 24");
         let mut server = Mcp::start(&home, &["--allow-control"]);
         let texts = |page: &Value| -> Vec<String> {

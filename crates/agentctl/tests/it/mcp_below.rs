@@ -109,9 +109,8 @@ fn an_agent_below_another_may_not_act_on_its_launcher() {
             tool_call(3, "stop", json!({"ids": ["PARENT"]})),
             tool_call(4, "send", json!({"id": "PARENT", "text": "x"})),
         ];
-        let requests: Vec<String> = requests.iter().map(ToString::to_string).collect();
-        let requests = requests.join("\n") + "\n";
-        home.write("child.requests", requests);
+        let requests: Vec<String> = requests.iter().map(|request| format!("{request}\n")).collect();
+        home.write("child.requests", requests.concat());
         let below = folder(&home, "below");
         let prompt = home.write("child.prompt", format!("x [[tool:{}]] [[hang]]", child.display()));
         let start = script(
@@ -178,7 +177,8 @@ fn nest(home: &TestHome, how: &str) -> String {
 
 fn code(home: &TestHome, level: u32) -> i32 {
     let path = home.path().join(format!("code{level}"));
-    eventually("the launch has ended", || fs::read_to_string(&path).ok()?.trim().parse().ok())
+    let text = eventually("the launch has ended", || fs::read_to_string(&path).ok());
+    text.trim().parse().expect("a code")
 }
 
 fn said(home: &TestHome, level: u32) -> String {

@@ -4,7 +4,7 @@
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 
 const [agentctl, sdk, work] = process.argv.slice(2);
 const require = createRequire(`${sdk}/`);
@@ -67,5 +67,5 @@ assert.equal((await call(client, "get_session", { id: "nosuchsession" })).struct
 await ok(client, "stop", { ids: [id] });
 assert.deepEqual([...called].sort(), tools.map((tool) => tool.name).sort());
 await client.close();
-const { version } = require("@modelcontextprotocol/sdk/package.json");
+const { version } = JSON.parse(readFileSync(`${sdk}/node_modules/@modelcontextprotocol/sdk/package.json`));
 console.log(`mcp: TypeScript client ${version}: ${tools.length} tools, 200 calls at once, results keep to their schemas`);

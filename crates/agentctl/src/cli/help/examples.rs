@@ -323,7 +323,7 @@ pub(in crate::cli) static ALL: &[Examples] = &[
     of(
         "mcp",
         &[
-            ("claude mcp add agentctl -- agentctl mcp", "Give Claude Code the tools"),
+            ("agentctl mcp", "Serve the client that started it"),
             ("agentctl mcp --scope ~/shop", "Only sessions below ~/shop"),
             ("agentctl mcp --allow-control", "Agents may launch and stop agents"),
         ],
