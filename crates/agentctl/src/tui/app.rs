@@ -336,12 +336,15 @@ impl App {
         if self.help.is_some() {
             return self.help_key(key, actions);
         }
+        let command = command(key, self.focus);
         let was_settled = self.dismiss_settled_ask();
-        if was_settled && self.focus == Focus::Ask {
+        let goes_on = matches!(command, Some(Command::NextAsk | Command::PreviousAsk));
+        if was_settled && self.focus == Focus::Ask && !goes_on {
             // The key was pressed for the ask that is gone.
+            self.focus = Focus::List;
             return;
         }
-        if let Some(command) = command(key, self.focus) {
+        if let Some(command) = command {
             self.command(command, clock, actions);
         }
     }
@@ -404,7 +407,7 @@ impl App {
             Command::Follow => self.talk.toggle_following(),
             Command::Send => self.begin_message(),
             Command::Stop => self.begin_stop(),
-            Command::StopTurn => self.stop_turn(clock, actions),
+            Command::StopTurn => self.stop_turn(clock),
             Command::Mouse => {
                 self.has_mouse = !self.has_mouse;
                 actions.push(Action::SetMouse(self.has_mouse));

@@ -356,7 +356,12 @@ pub(crate) static SECTIONS: &[(&str, &[Binding])] = &[
                 Command::Stop,
                 "stop the session (y)",
             ),
-            bind((&[Key::Char('X')], "X"), Scope::Everywhere, Command::StopTurn, "stop its turn"),
+            bind(
+                (&[Key::Char('X')], "X"),
+                Scope::Everywhere,
+                Command::StopTurn,
+                "stop its turn (y)",
+            ),
         ],
     ),
     (

@@ -186,7 +186,7 @@ fn of_two_tops_one_answers_and_the_other_greys() {
         one.press("\r");
         one.until("the ask has the focus", |text| text.contains("a allow once"));
         one.answer("d", |text| text.contains("denied"));
-        let grey = other.until("it is settled", |text| text.contains("any key goes on"));
+        let grey = other.until("it is settled", |text| text.contains("any key goes back"));
         assert!(grey.contains("settled"), "{grey}");
         other.press("j");
         other.until("it is gone", |text| !text.contains("permission: shell: true"));

@@ -8,7 +8,7 @@ use std::path::Path;
 use agentctl_core::model::{Ask, AskChoice, Reply};
 
 use super::{Action, App, Clock, Filter, Order, Purpose, Typed};
-use crate::face::{AskLine, FieldWords, ask_text, choice_text, field_reply};
+use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, choice_text, field_reply};
 use crate::text::{clean, columns};
 use crate::tui::keys::{Command, Focus};
 
@@ -129,8 +129,9 @@ impl ShownAsk {
             return;
         }
         self.width = width;
-        self.lines =
-            ask_text(home, &self.ask).iter().flat_map(|line| wrapped(line, width)).collect();
+        let mut text = ask_text(home, &self.ask);
+        text.extend(long_rules(&self.ask, width));
+        self.lines = text.iter().flat_map(|line| wrapped(line, width)).collect();
     }
 
     pub(super) fn clamp(&mut self, height: usize) {
@@ -143,6 +144,14 @@ impl ShownAsk {
     pub(crate) fn question(&self) -> usize {
         self.given.len()
     }
+}
+
+/// Returns the rules that do not fit beside their keys: they are read like the rest of the ask.
+fn long_rules(ask: &Ask, width: usize) -> Vec<AskLine> {
+    let rules = ask.choices.iter().filter(|choice| choice.key.starts_with("always:"));
+    let texts = rules.map(|choice| clean(&choice_text(choice)).into_owned());
+    let long = texts.filter(|text| text.contains('\n') || columns(text) + 2 > width);
+    long.map(|text| AskLine { kind: AskLineKind::Choice, text }).collect()
 }
 
 /// Breaks a line at exactly this width: the blanks of a command have a meaning.
@@ -191,6 +200,10 @@ impl App {
         }
         let next = self.asks.iter().find(|ask| is_of_selected(ask));
         self.ask = next.map(|ask| ShownAsk::new(ask.clone(), clock.ms));
+        // The focus was given to the ask before: the next key was not meant for this one.
+        if self.focus == Focus::Ask {
+            self.focus = Focus::List;
+        }
     }
 
     /// Removes a settled ask; says whether there was one.
@@ -419,7 +432,7 @@ impl App {
     pub(crate) fn ask_key_lines(&self, width: usize) -> Vec<String> {
         let Some(shown) = &self.ask else { return Vec::new() };
         if shown.settled.is_some() {
-            return vec!["any key goes on".to_owned()];
+            return vec!["any key goes back to the list, n to the next ask".to_owned()];
         }
         if shown.is_answered {
             return vec!["the answer is being delivered …".to_owned()];

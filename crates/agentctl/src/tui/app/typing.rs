@@ -16,8 +16,8 @@ pub(crate) enum Purpose {
     Deny(String),
     /// The answer to a question of the ask with this id.
     Answer(String),
-    /// `y` stops the session; its short name.
-    Stop(SessionKey, String),
+    /// `y` confirms an order; the words for it, such as `stops demo 12345678`.
+    Confirm(Order, String),
 }
 
 /// A line that is typed.
@@ -48,9 +48,7 @@ impl Typed {
             Purpose::Message(_, name) => format!("message to {name}: "),
             Purpose::Deny(_) => "deny with these words: ".to_owned(),
             Purpose::Answer(_) => "answer: ".to_owned(),
-            Purpose::Stop(_, name) => {
-                format!("stop {name} and all it started? y: yes, other keys: no ")
-            }
+            Purpose::Confirm(_, words) => format!("y {words}; any other key: no"),
         }
     }
 
@@ -110,7 +108,11 @@ impl App {
             self.refuse("no session is selected");
             return None;
         };
-        let name = format!("{} {}", row.row.adapter, row.row.short_id());
+        let id = format!("{} {}", row.row.adapter, row.row.short_id());
+        let name = match row.row.name() {
+            "" => id,
+            name => format!("{name} ({id})"),
+        };
         Some((SessionKey::of(&row.row), name))
     }
 
@@ -121,11 +123,15 @@ impl App {
 
     pub(super) fn begin_stop(&mut self) {
         let Some((key, name)) = self.selected_name() else { return };
-        self.typed = Some(Typed::new(Purpose::Stop(key, name), String::new(), false));
+        self.confirm(Order::Stop(key), format!("stops {name}"));
     }
 
-    /// Stops the turn. An ask that offers it is answered with that; the guards of answers hold.
-    pub(super) fn stop_turn(&mut self, clock: Clock, actions: &mut Vec<Action>) {
+    fn confirm(&mut self, order: Order, words: String) {
+        self.typed = Some(Typed::new(Purpose::Confirm(order, words), String::new(), false));
+    }
+
+    /// Stops the turn, after a question. An ask that offers it is answered with that; the guards of answers hold.
+    pub(super) fn stop_turn(&mut self, clock: Clock) {
         let Some((key, name)) = self.selected_name() else { return };
         let offered = self.ask.as_ref().filter(|shown| {
             self.focus == Focus::Ask && shown.settled.is_none() && shown.ask.offers(AskChoice::STOP)
@@ -139,14 +145,13 @@ impl App {
             }
             None => Order::StopTurn(key),
         };
-        actions.push(Action::Order(order));
-        self.inform(format!("the turn of {name} is being stopped …"));
+        self.confirm(order, format!("ends the turn of {name}"));
     }
 
     /// Inserts pasted text into the line that is typed. Without one it is ignored: pasted text is no key.
     pub(super) fn paste(&mut self, text: &str) {
         match &mut self.typed {
-            Some(typed) if !matches!(typed.purpose, Purpose::Stop(..)) => {
+            Some(typed) if !matches!(typed.purpose, Purpose::Confirm(..)) => {
                 let text: String =
                     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
                 typed.insert(&text);
@@ -161,12 +166,12 @@ impl App {
 
     pub(super) fn typed_key(&mut self, key: Key, clock: Clock, actions: &mut Vec<Action>) {
         let Some(mut typed) = self.typed.take() else { return };
-        if let Purpose::Stop(session, name) = &typed.purpose {
-            if key == Key::Char('y') {
-                actions.push(Action::Order(Order::Stop(session.clone())));
-                return self.inform(format!("{name} is being stopped …"));
+        if let Purpose::Confirm(order, _) = typed.purpose {
+            if key != Key::Char('y') {
+                return self.inform("nothing was stopped");
             }
-            return self.inform("nothing was stopped");
+            actions.push(Action::Order(order));
+            return self.inform("the order is being carried out …");
         }
         match key {
             Key::Escape => {

@@ -127,10 +127,60 @@ fn a_settled_ask_stays_until_a_key_and_the_key_does_nothing_else() {
     desk.press(Key::Char('x'));
     assert!(desk.app.typed.is_none(), "no stop is asked for");
     assert_eq!(desk.app.ask.as_ref().map(|shown| shown.ask.id.as_str()), Some(SECOND));
-    desk.ms = 60_400;
-    assert!(answers(&desk.press(Key::Char('a'))).is_empty(), "it has just appeared");
-    desk.ms = 60_500;
+    desk.ms = 61_000;
+    assert!(answers(&desk.press(Key::Char('a'))).is_empty(), "the list has the focus");
+    desk.press(Key::Enter);
     assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
+}
+
+#[test]
+fn a_filter_that_selects_another_session_takes_the_focus_from_its_ask() {
+    let sessions =
+        [session(WAITING, "waiting", 1, "first"), session(OTHER, "waiting", 2, "second")];
+    let mut desk = Desk::new((80, 24));
+    let asks = vec![ask(FIRST, WAITING, "npm test"), ask(SECOND, OTHER, "rm -r build")];
+    desk.look(&sessions, asks);
+    desk.ms = 1_000;
+    desk.press(Key::Enter);
+    desk.type_keys("/second");
+    desk.press(Key::Enter);
+    assert_eq!(desk.app.ask.as_ref().map(|shown| shown.ask.id.as_str()), Some(SECOND));
+    desk.ms = 60_000;
+    assert!(answers(&desk.press(Key::Char('a'))).is_empty());
+    assert_eq!(desk.app.focus, Focus::List);
+}
+
+#[test]
+fn n_goes_from_a_settled_ask_to_the_next_one_and_keeps_the_focus() {
+    let sessions =
+        [session(WAITING, "waiting", 1, "first"), session(OTHER, "waiting", 2, "second")];
+    let mut desk = Desk::new((80, 24));
+    let asks = vec![ask(FIRST, WAITING, "npm test"), ask(SECOND, OTHER, "rm -r build")];
+    desk.look(&sessions, asks);
+    desk.ms = 1_000;
+    desk.press(Key::Enter);
+    desk.look(&sessions, vec![ask(SECOND, OTHER, "rm -r build")]);
+    desk.press(Key::Char('n'));
+    assert_eq!(desk.app.ask.as_ref().map(|shown| shown.ask.id.as_str()), Some(SECOND));
+    desk.ms = 60_000;
+    assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
+}
+
+#[test]
+fn a_rule_that_does_not_fit_beside_its_key_is_shown_whole() {
+    let sessions = [session(WAITING, "waiting", 1, "first")];
+    let mut desk = Desk::new((80, 24));
+    let mut long = ask(FIRST, WAITING, "npm test");
+    let rule = format!("Bash({}end:*)", "npm test ".repeat(40));
+    for choice in &mut long.choices {
+        if choice.key.starts_with("always:") {
+            choice.rule = Some(rule.clone());
+        }
+    }
+    desk.look(&sessions, vec![long]);
+    let shown = desk.app.ask.as_ref().expect("an ask");
+    let text: String = shown.lines.iter().map(|line| line.text.as_str()).collect();
+    assert!(text.contains(&rule), "{text}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::{Canvas, bold, dimmed, lines_of};
 use crate::face::{Line, LineKind, SpanStyle};
+use crate::text::fit;
 use crate::tui::app::{App, DETAILS, Detail, PageLineKind};
 use crate::tui::keys::Focus;
 use crate::tui::layout::{Band, Layout};
@@ -31,6 +32,11 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, layout: Layout) {
     }
 }
 
+/// Columns of a session's name in the bar.
+const NAME: usize = 20;
+/// Columns of a session's name in the bar of a narrow screen.
+const NARROW_NAME: usize = 12;
+
 fn draw_bar(canvas: &mut Canvas, app: &App, line: u16) {
     let Some(row) = app.list.selected() else {
         return canvas.rule(line, &[], "");
@@ -38,10 +44,12 @@ fn draw_bar(canvas: &mut Canvas, app: &App, line: u16) {
     let has_focus = app.focus == Focus::Detail;
     let name_style = if has_focus { bold().add_modifier(Modifier::REVERSED) } else { bold() };
     let is_narrow = canvas.width() < 66;
-    let name = if is_narrow {
-        format!(" {} ", row.row.short_id())
-    } else {
-        format!(" {} {} ", row.row.adapter, row.row.short_id())
+    let id = row.row.short_id();
+    let name = match (row.row.name(), is_narrow) {
+        ("", true) => format!(" {id} "),
+        ("", false) => format!(" {} {id} ", row.row.adapter),
+        (name, true) => format!(" {} ", fit(name, NARROW_NAME)),
+        (name, false) => format!(" {} ({} {id}) ", fit(name, NAME), row.row.adapter),
     };
     let mut title = vec![(name, name_style), ("─".to_owned(), dimmed())];
     for (at, detail) in DETAILS.iter().enumerate() {

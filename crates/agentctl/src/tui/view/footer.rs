@@ -39,11 +39,12 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, band: Band, cursor: &mut Opti
 /// Draws the line that is typed, and returns the place of the cursor.
 fn draw_typed(canvas: &mut Canvas, typed: &Typed, line: u16) -> Option<(u16, u16)> {
     let width = usize::from(canvas.width()).saturating_sub(2);
-    let prompt = fit(&typed.prompt(), width.saturating_sub(10).max(10));
-    let column = canvas.text((1, line), &prompt, bold());
-    if matches!(typed.purpose, Purpose::Stop(..)) {
+    if matches!(typed.purpose, Purpose::Confirm(..)) {
+        canvas.text((1, line), &fit(&typed.prompt(), width), bold());
         return None;
     }
+    let prompt = fit(&typed.prompt(), width.saturating_sub(10).max(10));
+    let column = canvas.text((1, line), &prompt, bold());
     let shown = |text: &str| {
         if typed.is_secret { "*".repeat(text.chars().count()) } else { clean(text).into_owned() }
     };

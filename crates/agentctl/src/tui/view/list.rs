@@ -44,7 +44,9 @@ pub(super) fn draw_header(canvas: &mut Canvas, app: &App, band: Band) {
     words.push(if words.is_empty() { "/ filter  ? help" } else { "? help" }.to_owned());
     let words = words.join(" · ");
     let room = usize::from(canvas.width().saturating_sub(column + 3));
-    let words = if columns(&words) > room { fit("? help", room) } else { words };
+    // A filter hides sessions, so it is shown before the help.
+    let without_help = words.rsplit_once(" · ").map_or("? help", |(first, _)| first);
+    let words = if columns(&words) > room { fit(without_help, room) } else { words };
     if columns(&words) > 1 {
         let wide = u16::try_from(columns(&words)).unwrap_or(0);
         canvas.text((canvas.width().saturating_sub(wide + 1), line), &words, dimmed());
