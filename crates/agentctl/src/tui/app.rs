@@ -263,7 +263,7 @@ impl App {
                 actions.push(Action::Redraw);
             }
             Message::Look(look) => self.look(*look),
-            Message::Asks(asks) => self.asks = asks,
+            Message::Asks(asks) => self.take_asks(asks),
             Message::Talk { request, is_whole, lines } => {
                 self.talk.take(&request, is_whole, lines);
             }
@@ -312,7 +312,7 @@ impl App {
     fn look(&mut self, look: Look) {
         self.is_starting = false;
         let is_changed = self.list.replace(look.rows, look.widths);
-        self.asks = look.asks;
+        self.take_asks(look.asks);
         self.warnings = look.warnings;
         if is_changed {
             self.page.request = None;

@@ -172,6 +172,15 @@ fn wrapped(line: &AskLine, width: usize) -> Vec<AskLine> {
 }
 
 impl App {
+    /// Takes the asks, in the order of the sessions in the list.
+    pub(super) fn take_asks(&mut self, mut asks: Vec<Ask>) {
+        let rows = &self.list.rows;
+        asks.sort_by_cached_key(|ask| {
+            rows.iter().position(|row| row.asks(ask)).unwrap_or(usize::MAX)
+        });
+        self.asks = asks;
+    }
+
     /// Shows the ask of the selected session. A settled ask stays until a key is pressed.
     pub(super) fn show_ask(&mut self, clock: Clock) {
         if let Some(shown) = &mut self.ask {
