@@ -167,23 +167,34 @@ impl Answerer {
             // The session of this agent is not known: it may be the one that asks.
             None => true,
         };
-        let others = fleet.host.agents_may_answer_others && self.shares_configuration(fleet);
+        let others = fleet.host.agents_may_answer_others
+            && self.shares_configuration(fleet)
+            && self.launchers_share_configuration(fleet);
         !others || self.above.iter().any(is_ours)
     }
 
     /// Says whether the agents above the answering process were started with the configuration file that this
     /// process has read. A process below an agent can name another file in its own environment.
     pub(crate) fn shares_configuration(&self, fleet: &Fleet) -> bool {
+        let is_agent = |link| matches!(link, AnswererLink::Agent | AnswererLink::Shim);
+        self.above.iter().any(|above| is_agent(above.link)) && self.share(fleet, is_agent)
+    }
+
+    /// Says the same of the agents that launched the agents above: an agent can launch another one with a
+    /// configuration file of its own choice. A launcher that has ended proves nothing.
+    fn launchers_share_configuration(&self, fleet: &Fleet) -> bool {
+        self.share(fleet, |link| link == AnswererLink::Launcher)
+    }
+
+    fn share(&self, fleet: &Fleet, counts: impl Fn(AnswererLink) -> bool) -> bool {
         let kernel = &fleet.host.kernel;
         let named = |pid: u32| {
             let process = kernel.process(pid).ok().flatten()?;
             kernel.environ(&process.id, &CONFIGURATION_VARIABLES).ok()
         };
-        let is_agent =
-            |above: &&AnswererAbove| matches!(above.link, AnswererLink::Agent | AnswererLink::Shim);
-        let mut agents = self.above.iter().filter(is_agent).peekable();
         let ours = named(std::process::id());
-        ours.is_some() && agents.peek().is_some() && agents.all(|agent| named(agent.pid) == ours)
+        let mut agents = self.above.iter().filter(|above| counts(above.link));
+        ours.is_some() && agents.all(|agent| named(agent.pid) == ours)
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) struct Braked {
     limits: LaunchLimits,
 }
 
-/// Returns the brakes of a launch by this process; `None` if no agent is above it. Fails if the launched agent
+/// Returns the brakes of a launch by this process; `None` if no agent is above it and no mark of one in the
+/// environment. Fails if the launched agent
 /// would be too deep, or if that is not known.
 pub(super) fn of_this_process(fleet: &Fleet) -> Result<Option<Braked>, LaunchError> {
     let kernel = &fleet.host.kernel;
@@ -45,10 +46,12 @@ pub(super) fn of_this_process(fleet: &Fleet) -> Result<Option<Braked>, LaunchErr
     if let Some(why) = caller.unseen {
         return Err(unknown(why));
     }
-    if caller.above.is_empty() {
+    let inherited = inherited_marks(&fleet.host, &this);
+    if caller.above.is_empty() && inherited.is_empty() {
         return Ok(None);
     }
-    let above = Marked::of(&fleet.host, &caller)?;
+    let mut above = Marked::of(&fleet.host, &caller)?;
+    inherited.into_iter().flatten().for_each(|mark| above.count(&mark, 0));
     let limits = above.limits(limits(fleet, &caller));
     let depth = above.depth;
     if depth >= limits.depth {
@@ -207,14 +210,17 @@ impl Marked {
             let nearer = u32::try_from(nearer).unwrap_or(u32::MAX);
             all.depth = all.depth.max(nearer);
             for link in &level.links {
-                for mark in marks_above(host, link)? {
-                    all.depth = all.depth.max(mark.depth.saturating_add(nearer));
-                    let (depth, children) = all.most.unwrap_or(mark.limits);
-                    all.most = Some((depth.min(mark.limits.0), children.min(mark.limits.1)));
-                }
+                marks_above(host, link)?.iter().for_each(|mark| all.count(mark, nearer));
             }
         }
         Ok(all)
+    }
+
+    /// Takes note of the mark of an agent with this many agents between it and the caller.
+    fn count(&mut self, mark: &LaunchMark, nearer: u32) {
+        self.depth = self.depth.max(mark.depth.saturating_add(nearer));
+        let (depth, children) = self.most.unwrap_or(mark.limits);
+        self.most = Some((depth.min(mark.limits.0), children.min(mark.limits.1)));
     }
 
     /// Returns limits that are not greater than those of the launches above.
@@ -278,6 +284,15 @@ fn marks_above(host: &Host, link: &AnswererAbove) -> Result<Vec<LaunchMark>, Lau
     Ok(found)
 }
 
+/// Returns the marks that this process and those above it have inherited, also from agents that have ended: a
+/// process that an agent left behind is still not a person. `None` stands for an agent without a launch mark.
+fn inherited_marks(host: &Host, this: &Process) -> Vec<Option<LaunchMark>> {
+    let line = std::iter::once(this.clone()).chain(host.kernel.ancestors(this));
+    let marks = line.filter_map(|process| marks_of(host, &process.id).ok());
+    let marked = marks.filter(|(mark, marker)| mark.is_some() || marker.is_some());
+    marked.map(|(mark, _)| mark).collect()
+}
+
 fn marks_of(
     host: &Host,
     process: &ProcId,
@@ -288,7 +303,8 @@ fn marks_of(
 }
 
 /// Returns the mark of an agent that the caller launches. Its parent is the nearest agent above: its session if there
-/// is exactly one, and its process. The action of a fuse has neither: all launches of fuses share one parent.
+/// is exactly one, and its process. The action of a fuse, and a process whose agent has ended, have neither: all
+/// their launches share one parent.
 fn mark(host: &Host, caller: &Answerer, (depth, limits): (u32, LaunchLimits)) -> LaunchMark {
     let nearest = caller.nearest_agent();
     let session = match nearest.as_slice() {

@@ -143,7 +143,12 @@ impl axum::serve::Listener for BoundedListener {
                 timer: Box::pin(sleep(HEAD_TIMEOUT)),
                 bytes_left: MAX_HEAD_BYTES,
                 body_bytes: self.limits.body_bytes + FRAMING_BYTES,
-                stage: Stage::Head(PendingHead { eviction, evicted, tail: Vec::new() }),
+                stage: Stage::Head(PendingHead {
+                    eviction,
+                    evicted,
+                    tail: Vec::new(),
+                    has_begun: false,
+                }),
                 lifetime: Lifetime(Arc::new(Mutex::new(DEFAULT_LIFETIME))),
                 peer,
                 _slot: slot,
@@ -214,6 +219,8 @@ struct PendingHead {
     evicted: oneshot::Receiver<()>,
     /// The last bytes read: the end of the head may be split over two reads.
     tail: Vec<u8>,
+    /// A byte of the request line was read.
+    has_begun: bool,
 }
 
 impl Connection {
@@ -243,11 +250,18 @@ impl Connection {
         let mut counted = bytes.len();
         if let Stage::Head(head) = &mut self.stage {
             let before = head.tail.len();
-            head.tail.extend_from_slice(bytes);
+            // Empty lines before a request belong to no head; without this, two of them would be a whole one.
+            let blank = if head.has_begun {
+                0
+            } else {
+                bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
+            };
+            head.has_begun |= blank < bytes.len();
+            head.tail.extend_from_slice(&bytes[blank..]);
             let end = head.tail.windows(HEAD_END.len()).position(|window| window == HEAD_END);
             if let Some(end) = end {
                 drop(head.eviction.take());
-                let of_head = (end + HEAD_END.len()).saturating_sub(before);
+                let of_head = blank + (end + HEAD_END.len()).saturating_sub(before);
                 if of_head > self.bytes_left {
                     return Err(io::ErrorKind::InvalidData.into());
                 }

@@ -227,6 +227,35 @@ fn an_agent_that_launches_itself_ends_at_depth_two() {
     });
 }
 
+/// The launch runs in a process that an agent left behind, after the agent and its shim have ended.
+#[test]
+fn a_process_that_outlives_its_agent_is_still_below_it() {
+    sandboxed(|| {
+        let home = home();
+        let at = home.path();
+        let at = at.display();
+        let text = format!(
+            "n=$1; mkdir -p {at}/level$n\n\
+             echo \"x [[tool:{at}/bin/orphan $((n + 1))]]\" > {at}/prompt$n\n\
+             p=$$; until tr '\\0' ' ' < /proc/$p/cmdline | grep -q ' shim '; do\n\
+             p=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$p/status); [ $p -gt 1 ] || break; done\n\
+             (while [ $p -gt 1 ] && grep -q '^State:[[:space:]]*[A-Ya-y]' /proc/$p/status 2> /dev/null; do sleep 0.1; done\n\
+             {PROGRAM} launch demo --prompt-file {at}/prompt$n --cwd {at}/level$n > {at}/said$n 2>&1\n\
+             echo $? > {at}/code$n.part; mv {at}/code$n.part {at}/code$n) < /dev/null > /dev/null 2>&1 &"
+        );
+        script(&home, "orphan", &text);
+        let mut orphan = std::process::Command::new(home.path().join("bin/orphan"));
+        let env = home.command(&[]);
+        orphan.arg("0").env_clear().envs(env.get_envs().filter_map(|(k, v)| Some((k, v?))));
+        orphan.status().expect("run");
+        for level in 0..=2 {
+            assert_eq!(code(&home, level), 0, "{}", said(&home, level));
+        }
+        assert_eq!(code(&home, 3), 5, "{}", said(&home, 3));
+        assert!(said(&home, 3).contains("depth"), "{}", said(&home, 3));
+    });
+}
+
 #[test]
 fn an_empty_environment_and_a_new_kernel_session_do_not_reset_the_depth() {
     sandboxed(|| {
