@@ -1,11 +1,11 @@
 //! The tools that act: launch, send, stop and answer. Each gives one order to the fleet.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
     AnswerRequest, AsksRequest, Fleet, LaunchDocument, LaunchOptions, LaunchRequest, LaunchSubject,
-    PromptContext, SendRequest, StopRequest, StopSelection, TextOrBytes,
+    PromptContext, SendRequest, StopRequest, StopSelection, TextOrBytes, WorktreeRequest,
 };
 use agentctl_core::stop::StopOptions;
 
@@ -33,6 +33,8 @@ pub(super) fn launch(
     let (fleet, defaults) = (shared.loaded.fleet(), &shared.loaded.defaults);
     let cwd = directory(shared, &fleet, request.cwd.as_deref())?;
     let worktree = request.worktree();
+    let worktree =
+        worktree.map(|worktree| in_scope(shared, &fleet, cwd.as_deref(), worktree)).transpose()?;
     let launch = LaunchRequest {
         subject: LaunchSubject::New { adapter: request.adapter },
         prompt: TextOrBytes::Text(request.prompt),
@@ -87,6 +89,32 @@ fn directory(
     let message = format!("{} is outside of the scope of this server", real.display());
     Err(Failure::new(Kind::Refused, message)
         .hint(format!("name a directory in {}", scope.display())))
+}
+
+/// Returns the request for a worktree with its directory fixed; a failure if that is outside of the scope. The
+/// default directory is beside the repository, which may be outside although the repository is inside.
+fn in_scope(
+    shared: &Shared,
+    fleet: &Fleet,
+    cwd: Option<&Path>,
+    mut worktree: WorktreeRequest,
+) -> Result<WorktreeRequest, Failure> {
+    let Some(scope) = shared.scope.directory() else { return Ok(worktree) };
+    let cwd = cwd.unwrap_or(&fleet.host.cwd);
+    let directory = fleet.worktrees_directory(cwd, &worktree.options, &shared.loaded.defaults);
+    let directory = directory.map_err(|why| not_started(fleet, why))?;
+    if !shared.scope.admits(directory.to_str()) {
+        let message = format!(
+            "the worktree would be made in {}, outside of the scope of this server",
+            directory.display()
+        );
+        return Err(Failure::new(Kind::Refused, message).hint(format!(
+            "launch without `worktree`; a person can set `dir` below [worktree] in the configuration to a directory in {}",
+            scope.display()
+        )));
+    }
+    worktree.options.directory = Some(directory);
+    Ok(worktree)
 }
 
 /// `send`: the order of `agentctl send`. A session that has ended is resumed.

@@ -379,3 +379,32 @@ fn a_scope_hides_every_session_outside_of_it() {
         assert_eq!(missing.code, Some(2), "{}", missing.stderr);
     });
 }
+
+#[test]
+fn a_worktree_outside_of_the_scope_is_refused_and_nothing_is_made() {
+    sandboxed(|| {
+        let home = home();
+        let repository = crate::launch_group::shop(&home);
+        let shop = folder(&home, "shop");
+        let request =
+            json!({"adapter": "demo", "prompt": "x", "cwd": shop, "worktree": "fix-login"});
+        let scoped = ["--allow-control", "--scope", &shop];
+        let refused = Mcp::start(&home, &scoped).error("launch", request.clone());
+        assert_eq!(refused["code"], "refused", "{refused}");
+        assert!(refused["message"].as_str().is_some_and(|why| why.contains("shop.worktrees")));
+        assert!(!home.path().join("shop.worktrees").exists());
+        // A link that leads out of a wider scope is followed before the check.
+        let outside = tempfile::tempdir().expect("a directory");
+        std::os::unix::fs::symlink(outside.path(), home.path().join("shop.worktrees"))
+            .expect("linked");
+        let wide = folder(&home, "");
+        let wide = ["--allow-control", "--scope", &wide];
+        let refused = Mcp::start(&home, &wide).error("launch", request.clone());
+        assert_eq!(refused["code"], "refused", "{refused}");
+        let refs = repository.git(["for-each-ref", "--format=%(refname)"]);
+        assert_eq!(refs, "refs/heads/main");
+        std::fs::remove_file(home.path().join("shop.worktrees")).expect("removed");
+        let launched = Mcp::start(&home, &wide).document("launch", request);
+        assert!(home.path().join("shop.worktrees/fix-login").exists(), "{launched}");
+    });
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::plan::{base, check_names, folder_name, worktrees_directory};
+use super::plan::{base, check_names, clean, folder_name, worktrees_directory};
 use super::{MakeError, MakeOrder, Wanted};
 use crate::git::Git;
 use crate::host::Host;
@@ -23,4 +23,11 @@ pub fn preview(
     let place =
         |name: &&str| (format!("{}{name}", order.settings.prefix), parent.join(folder_name(name)));
     Ok(names.iter().map(place).collect())
+}
+
+/// Returns the directory that would hold the worktrees, with the links of its existing part resolved.
+pub fn directory(host: &Host, order: &MakeOrder) -> Result<PathBuf, MakeError> {
+    let git = Git::find(host)?;
+    let repository = git.repository(&order.from)?;
+    worktrees_directory(&git, &repository, order).map(|directory| clean(&directory))
 }
