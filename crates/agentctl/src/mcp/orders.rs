@@ -9,7 +9,7 @@ use agentctl_core::ask::{
 };
 use agentctl_core::stop::StopOptions;
 
-use super::caller::check_not_above;
+use super::caller::{check_not_above, check_runs_not_above};
 use super::documents::{AnsweredDocument, LaunchedDocument, SentDocument, StoppedDocument};
 use super::requests::{LaunchAgent, SendMessage, StopSessions};
 use super::tools::{Answered, Cancelled};
@@ -185,6 +185,7 @@ pub(super) fn stop(
     let targets = targets.map_err(|found| unresolved(&fleet, &found.text, found.why))?;
     let caller = fleet.answerer(std::process::id());
     check_not_above(&caller, &targets.targets, "not stopped:")?;
+    check_runs_not_above(&caller, &targets.runs)?;
     if shared.scope.directory().is_some() && !targets.runs.is_empty() {
         // A launched agent without a session has no directory that could be checked.
         let message = "a launched agent without a session is outside of the scope of this server";
