@@ -8,6 +8,7 @@ use agentctl_core::ask::{
     PromptContext, SendRequest, StopRequest, StopSelection, TextOrBytes, WorktreeRequest,
 };
 use agentctl_core::stop::StopOptions;
+use agentctl_core::worktrees::make;
 
 use super::caller::{check_not_above, check_runs_not_above};
 use super::documents::{AnsweredDocument, LaunchedDocument, SentDocument, StoppedDocument};
@@ -15,7 +16,7 @@ use super::requests::{LaunchAgent, SendMessage, StopSessions};
 use super::tools::{Answered, Cancelled};
 use super::{Shared, limits};
 use crate::face::{
-    not_answered, not_sent, not_started, stop_failure, stop_kind, unconfirmed, unresolved,
+    not_answered, not_made, not_sent, not_started, stop_failure, stop_kind, unconfirmed, unresolved,
 };
 use crate::failure::{Failure, Kind};
 
@@ -101,8 +102,8 @@ fn in_scope(
 ) -> Result<WorktreeRequest, Failure> {
     let Some(scope) = shared.scope.directory() else { return Ok(worktree) };
     let cwd = cwd.unwrap_or(&fleet.host.cwd);
-    let directory = fleet.worktrees_directory(cwd, &worktree.options, &shared.loaded.defaults);
-    let directory = directory.map_err(|why| not_started(fleet, why))?;
+    let directory = make::directory(&fleet.host, cwd, &shared.loaded.defaults.worktree);
+    let directory = directory.map_err(|error| not_made(&fleet.host, &error))?;
     if !shared.scope.admits(directory.to_str()) {
         let message = format!(
             "the worktree would be made in {}, outside of the scope of this server",

@@ -1,7 +1,6 @@
 //! The worktree of a launch: made before the agent starts, and removed if the launch fails and nothing is in it.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,24 +23,6 @@ pub struct WorktreeRequest {
 }
 
 impl Fleet {
-    /// Returns the directory in which a launch from `cwd` would make its worktree, with links resolved.
-    pub fn worktrees_directory(
-        &self,
-        cwd: &Path,
-        options: &WorktreeOptions,
-        defaults: &LaunchDefaults,
-    ) -> Result<PathBuf, NotStarted> {
-        let order = MakeOrder {
-            from: cwd.to_owned(),
-            options: options.clone(),
-            settings: defaults.worktree.clone(),
-            group: None,
-            cancellation: self.cancellation.clone(),
-        };
-        let directory = make::directory(&self.host, &order);
-        directory.map_err(|error| NotStarted::Worktree(Box::new(error)))
-    }
-
     /// Makes the worktree of a launch, and lets the session begin in it.
     pub(super) fn make_worktree(
         &self,
