@@ -106,7 +106,7 @@ fn refusals_name_the_worktrees_of_a_group_and_the_next_step() {
         let mut lines: Vec<&str> =
             listed.stdout.lines().filter(|line| line.starts_with("g/")).collect();
         lines.sort_unstable();
-        assert_eq!(lines, ["g/commit no", "g/file -", "g/none -"], "{listed:?}");
+        assert_eq!(lines, ["g/commit no", "g/file ", "g/none "], "{listed:?}");
         let squashed = run(&["worktree", "take", "g/file", "--squash"]);
         assert_eq!(squashed.code, Some(5), "{squashed:?}");
         assert!(squashed.stderr.contains("--with-uncommitted"), "{squashed:?}");
