@@ -29,6 +29,7 @@ use tokio::sync::watch;
 
 use self::limits::Permits;
 use self::scope::Scope;
+use self::tools::Entry;
 use self::transport::StdioTransport;
 use crate::config::Loaded;
 use crate::failure::{Failure, Kind};
@@ -64,6 +65,9 @@ struct Shared {
 #[derive(Clone)]
 struct Server {
     shared: Arc<Shared>,
+    /// All tools, also those that are not offered.
+    entries: Arc<Vec<Entry>>,
+    /// The tools that are offered.
     tools: Arc<Vec<Tool>>,
 }
 
@@ -73,8 +77,9 @@ pub fn serve(loaded: Loaded, options: &McpOptions) -> Result<(), Failure> {
     let (ended, input_ended) = watch::channel(false);
     let (allow_control, permits) = (options.allow_control, Permits::new());
     let shared = Arc::new(Shared { loaded, allow_control, scope, permits, input_ended });
-    let tools = Arc::new(tools::offered(&shared));
-    let server = Server { shared, tools };
+    let entries = Arc::new(tools::entries());
+    let tools = Arc::new(tools::offered(&shared, &entries));
+    let server = Server { shared, entries, tools };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(limits::MAX_THREADS)
@@ -119,6 +124,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        tools::call(&self.shared, request, context).await.map(CallToolResponse::from)
+        let result = tools::call(&self.shared, &self.entries, request, context).await;
+        result.map(CallToolResponse::from)
     }
 }

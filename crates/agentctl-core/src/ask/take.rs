@@ -47,6 +47,11 @@ pub struct TakeDocument {
 pub enum NotTaken {
     /// The text names neither a worktree nor a single session.
     NotOne(NotOne),
+    /// The text names a group.
+    Group {
+        /// The names of its worktrees.
+        worktrees: Vec<String>,
+    },
     /// The session works in no worktree.
     NoWorktree {
         /// The directory of the session.
@@ -93,7 +98,17 @@ impl Fleet {
         if let Some(entry) = entries.iter().skip(1).find(is_called) {
             return Ok(entry.path.clone());
         }
-        let found = self.target(text).map_err(NotTaken::NotOne)?;
+        let found = self.target(text).map_err(|why| {
+            let names = entries.iter().skip(1).filter_map(WorktreeEntry::branch);
+            let names = names.filter_map(|branch| name_of(branch, prefix));
+            let of_group =
+                |name: &&str| name.split_once('/').is_some_and(|(group, _)| group == text);
+            let worktrees: Vec<String> = names.filter(of_group).map(str::to_owned).collect();
+            match why {
+                NotOne::Nothing if !worktrees.is_empty() => NotTaken::Group { worktrees },
+                why => NotTaken::NotOne(why),
+            }
+        })?;
         let session = self.inspect(&found.target).session.ok_or(NotTaken::UnknownDirectory)?;
         let cwd = session.cwd.ok_or(NotTaken::UnknownDirectory)?;
         let directory = real_path(&self.host, Path::new(&cwd));

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub use self::error::{MakeError, NameHolder};
 use self::plan::{Place, Plan};
 pub use self::plan::{check_names, worktrees_directory};
-pub use self::preview::preview;
+pub use self::preview::{directory, preview};
 pub use self::undo::{Undone, undo};
 use super::{LockReason, Made, MakeOrder, Wanted};
 use crate::git::{Git, GitError};

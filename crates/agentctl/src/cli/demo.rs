@@ -124,8 +124,9 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
     let ask = asked.map_or_else(|| "ASK".to_owned(), |ask| ask.short_id().to_owned());
     let answer = format!("answer {ask} --text yes");
     ui.note("");
-    ui.note("these are real processes; try:");
+    ui.note("these are real processes, which end by themselves after 10 minutes; try:");
     for (command, what) in [
+        ("top".to_owned(), "see and answer them in full screen"),
         ("list --all".to_owned(), "live and ended sessions"),
         (format!("why {waiting}"), "the evidence behind a status"),
         (format!("logs -f {running}"), "follow its conversation"),

@@ -243,7 +243,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
         }
         Command::Mcp(args) => {
             let loaded = loaded(ui)?;
-            mcp::cmd_mcp(loaded, args)
+            mcp::cmd_mcp(ui, loaded, args)
         }
         Command::Adapters(args) => without_sources(ui, adapters::cmd_adapters, &args),
         Command::Demo(args) => without_sources(ui, demo::cmd_demo, &args),

@@ -114,6 +114,11 @@ pub fn not_taken(fleet: &Fleet, text: &str, why: NotTaken) -> Failure {
     match why {
         NotTaken::NotOne(not_one) => unresolved(fleet, text, not_one)
             .hint("`agentctl worktree list` lists the worktrees of this repository"),
+        NotTaken::Group { worktrees } => {
+            let message = format!("`{text}` is a group, and one worktree is taken at a time");
+            Failure::new(Kind::NotFound, message)
+                .hint(format!("name one of its worktrees: {}", worktrees.join(", ")))
+        }
         NotTaken::NoWorktree { directory } => {
             let directory = with_tilde(&fleet.host.home, &directory.to_string_lossy());
             Failure::new(
@@ -138,8 +143,9 @@ fn refused(text: &str, error: &TakeError) -> Failure {
         ),
         TakeError::NoBaseBranch { .. } => failure(Kind::Refused).hint("name a branch with --into"),
         TakeError::Itself(_) => failure(Kind::Refused).hint("name another branch with --into"),
-        TakeError::OnlyUncommitted { .. } => failure(Kind::Refused)
-            .hint(format!("`agentctl worktree take {text} --with-uncommitted` takes them")),
+        TakeError::OnlyUncommitted { .. } => failure(Kind::Refused).hint(format!(
+            "add --with-uncommitted: `agentctl worktree take {text} --with-uncommitted` takes them"
+        )),
         TakeError::Conflicts { commands, .. } => failure(Kind::Refused)
             .hint(format!("nothing was changed; by hand: {}", commands.join(" && "))),
         TakeError::NotForward { .. } => {

@@ -1,6 +1,7 @@
 //! The words of `agentctl changes`.
 
-use agentctl_core::ask::{ChangesDocument, Fleet, NoChanges};
+use agentctl_core::ask::{ChangesDocument, Fleet, NoChanges, NotOne};
+use agentctl_core::fleet::Query;
 use agentctl_core::model::FilePatch;
 
 use super::follow::unread_conversation;
@@ -52,6 +53,12 @@ pub fn patch_comment(patch: &FilePatch) -> Option<String> {
 #[must_use]
 pub fn changes_not_told(fleet: &Fleet, text: &str, why: NoChanges) -> Failure {
     match why {
+        NoChanges::NotOne(NotOne::Nothing) if is_group(fleet, text) => {
+            let message = format!("`{text}` is a group, and `changes` takes one session");
+            Failure::new(Kind::NotFound, message).hint(format!(
+                "`agentctl list --all --group {text}` lists its sessions; `agentctl diff {text}` shows the work of all"
+            ))
+        }
         NoChanges::NotOne(not_one) => unresolved(fleet, text, not_one),
         NoChanges::Untold { adapter, why } => {
             let message = format!("the files that a session of {adapter} changed: {why}");
@@ -60,4 +67,10 @@ pub fn changes_not_told(fleet: &Fleet, text: &str, why: NoChanges) -> Failure {
         }
         NoChanges::Unread(error) => unread_conversation(&error),
     }
+}
+
+/// Says whether a session, live or ended, is in the group of this name.
+fn is_group(fleet: &Fleet, text: &str) -> bool {
+    let query = Query { all: true, group: Some(text.to_owned()), ..Query::default() };
+    !fleet.list(&query).sessions.is_empty()
 }

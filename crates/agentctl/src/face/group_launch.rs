@@ -7,10 +7,10 @@ use agentctl_core::launch::matrix::MatrixError;
 use super::not_started;
 use crate::failure::{Failure, Kind};
 
-/// Says that an agent has begun.
+/// Says that an agent has begun in the worktree of this name. Agents begin in any order, so it has no number.
 #[must_use]
-pub fn slot_started_line(slot: usize, adapter: &str, id: &str, name: &str) -> String {
-    format!("slot {slot}: {adapter} {id} in {name}")
+pub fn slot_started_line(adapter: &str, id: &str, name: &str) -> String {
+    format!("{name}: {adapter} {id}")
 }
 
 /// Says why a slot was not launched, what became of its worktree, and what to do about it.

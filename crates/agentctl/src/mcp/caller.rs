@@ -3,7 +3,7 @@
 //! The caller is the agent that started this server: the kernel's line of processes names it. The id `self` means
 //! its session. Nothing here is taken from the client's own words.
 
-use agentctl_core::ask::{Fleet, NotOne};
+use agentctl_core::ask::{Fleet, NotOne, RunWithoutSession};
 use agentctl_core::inbox::Answerer;
 use agentctl_core::model::Target;
 
@@ -91,4 +91,22 @@ pub(super) fn check_not_above(
         Some(target) => Err(refused_below(caller, target, what)),
         None => Ok(()),
     }
+}
+
+/// Fails if a caller below an agent names a run instead of a session: the run may be its own, or that of an agent
+/// above it, whose session is not known yet.
+pub(super) fn check_runs_not_above(
+    caller: &Answerer,
+    runs: &[RunWithoutSession],
+) -> Result<(), Failure> {
+    let Some(run) = runs.first().filter(|_| caller.unseen.is_some() || !caller.above.is_empty())
+    else {
+        return Ok(());
+    };
+    let message = format!(
+        "not stopped: run {} (pid {}): it may be the run of the caller or of an agent above it",
+        run.run, run.pid
+    );
+    Err(Failure::new(Kind::Refused, message)
+        .hint("name a session by its id as `list_sessions` shows it; a person can stop a run"))
 }

@@ -30,27 +30,40 @@ pub(super) const WAIT_SLICE: Duration = Duration::from_secs(5);
 
 /// Questions that are answered at once. Each look reads on several threads of its own.
 const MAX_QUESTIONS: usize = 8;
+/// Orders that are carried out at once. They have permits of their own: a launch or a stop takes seconds, and must
+/// not delay questions.
+const MAX_ORDERS: usize = 8;
 /// Waits at once: they sleep.
 const MAX_WAITS: usize = 64;
-/// Threads for questions, waits and the two standard streams.
-pub(super) const MAX_THREADS: usize = MAX_QUESTIONS + MAX_WAITS + 8;
+/// Threads for questions, orders, waits and the two standard streams.
+pub(super) const MAX_THREADS: usize = MAX_QUESTIONS + MAX_ORDERS + MAX_WAITS + 8;
 
-/// The permits of questions and waits.
+/// The permits of questions, orders and waits.
 pub(super) struct Permits {
     questions: Arc<Semaphore>,
+    orders: Arc<Semaphore>,
     waits: Arc<Semaphore>,
 }
 
 impl Permits {
     /// Makes all permits.
     pub(super) fn new() -> Self {
-        let questions = Arc::new(Semaphore::new(MAX_QUESTIONS));
-        Self { questions, waits: Arc::new(Semaphore::new(MAX_WAITS)) }
+        let permits = |count| Arc::new(Semaphore::new(count));
+        Self {
+            questions: permits(MAX_QUESTIONS),
+            orders: permits(MAX_ORDERS),
+            waits: permits(MAX_WAITS),
+        }
     }
 
     /// Waits for the permit of a question.
     pub(super) async fn question(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.questions).acquire_owned().await.ok()
+    }
+
+    /// Waits for the permit of an order.
+    pub(super) async fn order(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.orders).acquire_owned().await.ok()
     }
 
     /// Returns the permit of a wait; a failure if too many are under way.

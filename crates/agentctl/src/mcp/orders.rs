@@ -1,21 +1,22 @@
 //! The tools that act: launch, send, stop and answer. Each gives one order to the fleet.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
     AnswerRequest, AsksRequest, Fleet, LaunchDocument, LaunchOptions, LaunchRequest, LaunchSubject,
-    PromptContext, SendRequest, StopRequest, StopSelection, TextOrBytes,
+    PromptContext, SendRequest, StopRequest, StopSelection, TextOrBytes, WorktreeRequest,
 };
 use agentctl_core::stop::StopOptions;
+use agentctl_core::worktrees::make;
 
-use super::caller::check_not_above;
+use super::caller::{check_not_above, check_runs_not_above};
 use super::documents::{AnsweredDocument, LaunchedDocument, SentDocument, StoppedDocument};
 use super::requests::{LaunchAgent, SendMessage, StopSessions};
 use super::tools::{Answered, Cancelled};
 use super::{Shared, limits};
 use crate::face::{
-    not_answered, not_sent, not_started, stop_failure, stop_kind, unconfirmed, unresolved,
+    not_answered, not_made, not_sent, not_started, stop_failure, stop_kind, unconfirmed, unresolved,
 };
 use crate::failure::{Failure, Kind};
 
@@ -33,6 +34,8 @@ pub(super) fn launch(
     let (fleet, defaults) = (shared.loaded.fleet(), &shared.loaded.defaults);
     let cwd = directory(shared, &fleet, request.cwd.as_deref())?;
     let worktree = request.worktree();
+    let worktree =
+        worktree.map(|worktree| in_scope(shared, &fleet, cwd.as_deref(), worktree)).transpose()?;
     let launch = LaunchRequest {
         subject: LaunchSubject::New { adapter: request.adapter },
         prompt: TextOrBytes::Text(request.prompt),
@@ -87,6 +90,32 @@ fn directory(
     let message = format!("{} is outside of the scope of this server", real.display());
     Err(Failure::new(Kind::Refused, message)
         .hint(format!("name a directory in {}", scope.display())))
+}
+
+/// Returns the request for a worktree with its directory fixed; a failure if that is outside of the scope. The
+/// default directory is beside the repository, which may be outside although the repository is inside.
+fn in_scope(
+    shared: &Shared,
+    fleet: &Fleet,
+    cwd: Option<&Path>,
+    mut worktree: WorktreeRequest,
+) -> Result<WorktreeRequest, Failure> {
+    let Some(scope) = shared.scope.directory() else { return Ok(worktree) };
+    let cwd = cwd.unwrap_or(&fleet.host.cwd);
+    let directory = make::directory(&fleet.host, cwd, &shared.loaded.defaults.worktree);
+    let directory = directory.map_err(|error| not_made(&fleet.host, &error))?;
+    if !shared.scope.admits(directory.to_str()) {
+        let message = format!(
+            "the worktree would be made in {}, outside of the scope of this server",
+            directory.display()
+        );
+        return Err(Failure::new(Kind::Refused, message).hint(format!(
+            "launch without `worktree`; a person can set `dir` below [worktree] in the configuration to a directory in {}",
+            scope.display()
+        )));
+    }
+    worktree.options.directory = Some(directory);
+    Ok(worktree)
 }
 
 /// `send`: the order of `agentctl send`. A session that has ended is resumed.
@@ -157,6 +186,7 @@ pub(super) fn stop(
     let targets = targets.map_err(|found| unresolved(&fleet, &found.text, found.why))?;
     let caller = fleet.answerer(std::process::id());
     check_not_above(&caller, &targets.targets, "not stopped:")?;
+    check_runs_not_above(&caller, &targets.runs)?;
     if shared.scope.directory().is_some() && !targets.runs.is_empty() {
         // A launched agent without a session has no directory that could be checked.
         let message = "a launched agent without a session is outside of the scope of this server";

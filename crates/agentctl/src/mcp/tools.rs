@@ -72,7 +72,7 @@ pub(super) type Cancelled = AtomicBool;
 type Job = Box<dyn FnOnce(&Shared, &Cancelled) -> Result<Answered<Value>, Failure> + Send>;
 
 /// One tool.
-struct Entry {
+pub(super) struct Entry {
     tool: Tool,
     access: Access,
     pace: Pace,
@@ -117,7 +117,8 @@ macro_rules! tools {
                 }
             }
         )*
-        fn entries() -> Vec<Entry> {
+        /// Builds the table of all tools with their schemas, once for each server.
+        pub(super) fn entries() -> Vec<Entry> {
             vec![$(entry::<$kind>()),*]
         }
     };
@@ -168,8 +169,7 @@ fn entry<T: Implementation>() -> Entry {
         .with_raw_output_schema(schema_object(output))
         .with_annotations(annotations);
     let parse = |arguments: JsonObject| -> Result<Job, String> {
-        let request: T::Request =
-            serde_json::from_value(Value::Object(arguments)).map_err(|error| error.to_string())?;
+        let request: T::Request = parsed(arguments)?;
         Ok(Box::new(move |shared: &Shared, cancelled: &Cancelled| {
             let answered = T::run(shared, request, cancelled)?;
             let document = serde_json::to_value(Noted::new(answered.document));
@@ -180,6 +180,33 @@ fn entry<T: Implementation>() -> Entry {
         }))
     };
     Entry { tool, access: T::ACCESS, pace: T::PACE, parse }
+}
+
+/// Parses the arguments of a call; the error names the argument that is wrong.
+fn parsed<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, String> {
+    /// No tool has more arguments; a call with more has unknown ones, which the error names.
+    const MAX_ARGUMENTS: usize = 16;
+    let parse = |arguments: JsonObject| {
+        serde_json::from_value::<T>(Value::Object(arguments)).map_err(|error| error.to_string())
+    };
+    let names_nothing =
+        |why: &str| why.starts_with("invalid") || why.starts_with("unknown variant");
+    let kept = (arguments.len() <= MAX_ARGUMENTS).then(|| arguments.clone());
+    let (why, arguments) = match (parse(arguments), kept) {
+        (Ok(request), _) => return Ok(request),
+        (Err(why), Some(arguments)) if names_nothing(&why) => (why, arguments),
+        (Err(why), _) => return Err(why),
+    };
+    // The wrong argument is the one without which the error is another one.
+    let is_wrong = |name: &&String| {
+        let mut others = arguments.clone();
+        others.remove(*name);
+        parse(others).err().as_ref() != Some(&why)
+    };
+    let name = arguments.keys().find(is_wrong).map(|name| format!("`{name}`: "));
+    let why = why.replace("expected usize", "expected a whole number of at least 0");
+    let why = why.replace("expected u64", "expected a whole number of at least 0");
+    Err(format!("{}{why}", name.unwrap_or_default()))
 }
 
 /// Returns a schema as the object that the protocol wants, without the formats of Rust's numbers, which no JSON
@@ -219,9 +246,9 @@ fn remove_number_formats(value: &mut Value) {
 }
 
 /// Returns the tools that this server offers.
-pub(super) fn offered(shared: &Shared) -> Vec<Tool> {
-    let offered = entries().into_iter().filter(|entry| refusal(shared, entry).is_none());
-    offered.map(|entry| entry.tool).collect()
+pub(super) fn offered(shared: &Shared, entries: &[Entry]) -> Vec<Tool> {
+    let offered = entries.iter().filter(|entry| refusal(shared, entry).is_none());
+    offered.map(|entry| entry.tool.clone()).collect()
 }
 
 /// Says why a tool is not offered.
@@ -247,15 +274,16 @@ fn refusal(shared: &Shared, entry: &Entry) -> Option<Failure> {
 /// Answers one call.
 pub(super) async fn call(
     shared: &Arc<Shared>,
+    entries: &[Entry],
     request: CallToolRequestParams,
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResult, ErrorData> {
-    let entry = entries().into_iter().find(|entry| entry.tool.name == request.name);
+    let entry = entries.iter().find(|entry| entry.tool.name == request.name);
     let Some(entry) = entry else {
         let message = format!("there is no tool `{}`", crate::text::one_line(&request.name));
         return Err(ErrorData::invalid_params(message, None));
     };
-    if let Some(failure) = refusal(shared, &entry) {
+    if let Some(failure) = refusal(shared, entry) {
         return Ok(failed(&failure));
     }
     let job = (entry.parse)(request.arguments.unwrap_or_default());
@@ -263,12 +291,16 @@ pub(super) async fn call(
         let message = format!("the arguments of `{}` are wrong: {why}", entry.tool.name);
         ErrorData::invalid_params(message, None)
     })?;
-    let answered = match entry.pace {
-        Pace::Short => {
+    let answered = match (entry.pace, entry.access) {
+        (Pace::Short, Access::Reads) => {
             let permit = shared.permits.question().await;
             run(shared, job, permit, Arc::default()).await
         }
-        Pace::Waits => match shared.permits.wait() {
+        (Pace::Short, _) => {
+            let permit = shared.permits.order().await;
+            run(shared, job, permit, Arc::default()).await
+        }
+        (Pace::Waits, _) => match shared.permits.wait() {
             Ok(permit) => waited(shared, job, permit, context).await,
             Err(failure) => Err(failure),
         },

@@ -64,6 +64,11 @@ fn each_agent_has_a_worktree_of_its_own() {
         let slots = slots(&launched);
         let expected = ["agentctl/morning/demo", "agentctl/morning/demo-big"];
         assert_eq!(branches(&repository), expected);
+        let said = format!("morning/demo-big: demo {}", session(&slots[1]));
+        assert!(launched.stderr.contains(&said), "{}", launched.stderr);
+        let group = home.run(&["changes", "morning"]);
+        assert_eq!(group.code, Some(4), "{}", group.stderr);
+        assert!(group.stderr.contains("`morning` is a group"), "{}", group.stderr);
         for (number, slot) in slots.iter().enumerate() {
             assert_eq!(slot["slot"], number);
             assert_eq!((&slot["adapter"], &slot["error"]), (&"demo".into(), &Value::Null));

@@ -29,6 +29,37 @@ fn assert_same_text(result: &Value) {
     assert!(shown["notice"].as_str().is_some_and(|notice| notice.contains("data")), "{shown}");
 }
 
+/// Returns a document without the moments of its evidence: each look has its own.
+fn without_moments(mut document: Value) -> Value {
+    fn remove(value: &mut Value) {
+        if let Some(evidence) = value.get_mut("evidence").and_then(Value::as_array_mut) {
+            for fact in evidence {
+                fact["at"] = Value::Null;
+            }
+        }
+        match value {
+            Value::Object(fields) => fields.values_mut().for_each(remove),
+            Value::Array(items) => items.iter_mut().for_each(remove),
+            _ => {}
+        }
+    }
+    remove(&mut document);
+    document
+}
+
+/// Asserts that a document of the server has the same values in these fields as that of the command line.
+fn assert_same_fields(server: &Value, command_line: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(!command_line[field].is_null() || server[field].is_null(), "{field}: {server}");
+        let [ours, own] = [server, command_line].map(|at| without_moments(at[field].clone()));
+        let moments = |document: &Value| without_moments(json!({"evidence": document}));
+        match *field {
+            "evidence" => assert_eq!(moments(&ours), moments(&own)),
+            _ => assert_eq!(ours, own, "{field}"),
+        }
+    }
+}
+
 #[test]
 fn control_and_answers_are_offered_only_on_request() {
     sandboxed(|| {
@@ -99,6 +130,15 @@ fn every_result_keeps_to_its_schema_and_equals_the_command_line() {
         assert_eq!((&listed["truncated"], &listed["faults"]), (&json!(false), &json!([])));
         let asks = check("list_asks", &server.call("list_asks", json!({"session": id})));
         assert_eq!(asks["asks"].as_array().map(Vec::len), Some(1));
+        let own = home.run(&["asks", &id, "--json"]).json();
+        assert_same_fields(&asks, &own, &["asks"]);
+        assert_same_fields(&blocked, &own, &["asks"]);
+        let own = home.run(&["wait", "anna", "--json"]);
+        assert_eq!(own.code, Some(10), "{}", own.stderr);
+        assert_same_fields(&blocked, &own.json(), &["end", "verdicts", "asks"]);
+        let mut own = own.json();
+        own["sessions"][0]["evidence"] = json!([]);
+        assert_eq!(blocked["sessions"], own["sessions"]);
         let ask = asks["asks"][0]["id"].as_str().expect("an id");
         check("answer", &server.call("answer", json!({"ask": ask, "reply": "allow"})));
         let idle = json!({"ids": [id], "until": "idle"});
@@ -111,10 +151,21 @@ fn every_result_keeps_to_its_schema_and_equals_the_command_line() {
         let log = check("read_log", &server.call("read_log", json!({"id": id, "last": 2})));
         assert_eq!(log["messages"][1]["text"], "second");
         assert_eq!(log["messages"][1]["cut"], false);
+        let own = home.run(&["logs", &id, "--json", "--last", "2"]).stdout;
+        let own: Vec<Value> =
+            own.lines().map(|line| serde_json::from_str(line).expect("a message")).collect();
+        assert_eq!(log["messages"].as_array().map(Vec::len), Some(own.len()));
+        for (ours, own) in log["messages"].as_array().expect("messages").iter().zip(&own) {
+            assert_same_fields(ours, own, &["role", "text", "at"]);
+        }
         let session = check("get_session", &server.call("get_session", json!({"id": id})));
         assert_eq!((&session["id"], &session["status"]), (&json!(id), &json!("idle")));
         assert!(session["why"].as_str().is_some_and(|why| why.contains(" is idle: ")), "{session}");
         assert!(session["evidence"].as_array().is_some_and(|evidence| !evidence.is_empty()));
+        let own = home.run(&["status", &id, "--json"]).json();
+        let fields: Vec<&str> =
+            own.as_object().expect("a session").keys().map(String::as_str).collect();
+        assert_same_fields(&session, &own, &fields);
         check("stop", &server.call("stop", json!({"ids": [id]})));
         until_stopped(&home, &id);
         let resumed = json!({"id": id, "text": "again [[say:third]]"});
@@ -194,6 +245,15 @@ fn malformed_calls_are_protocol_errors_and_rubbish_ends_nothing() {
             server.send(&tool_call(id, tool, arguments));
             let answer = server.message();
             assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32602)));
+        }
+        for (id, tool, arguments, argument) in [
+            (20, "list_sessions", json!({"all": true, "limit": -1}), "`limit`: "),
+            (21, "wait_for", json!({"ids": [7], "seconds": 1}), "`ids`: "),
+            (22, "wait_for", json!({"ids": ["x"], "until": "tomorrow"}), "`until`: "),
+        ] {
+            server.send(&tool_call(id, tool, arguments));
+            let said = server.message()["error"]["message"].to_string();
+            assert!(said.contains(argument) && !said.contains("usize"), "{said}");
         }
         let long = format!("{{\"x\":\"{}\"}}\n", "y".repeat(5 << 20));
         server.write(long.as_bytes());
@@ -350,6 +410,9 @@ fn a_scope_hides_every_session_outside_of_it() {
         for id in [&inside, &outside] {
             assert_eq!(home.run(&["wait", id, "--for", "waiting"]).code, Some(0));
         }
+        let ask_of = |id: &str| home.run(&["asks", id, "--json"]).json()["asks"][0]["id"].clone();
+        let (ask_inside, ask_outside) = (ask_of(&inside), ask_of(&outside));
+        configure(&home, &[], "[answers]\nagents = \"others\"\n");
         let shop = folder(&home, "shop");
         let mut server = Mcp::start(&home, &["--allow-control", "--scope", &shop]);
         assert_eq!(sessions(&mut server), BTreeSet::from([inside.clone()]));
@@ -366,6 +429,10 @@ fn a_scope_hides_every_session_outside_of_it() {
         ] {
             assert_eq!(server.error(tool, arguments)["code"], "session_not_found", "{tool}");
         }
+        let refused = server.error("answer", json!({"ask": ask_outside, "reply": "allow"}));
+        assert_eq!(refused["code"], "ask_not_found", "{refused}");
+        assert_eq!(ask_of(&outside), ask_outside, "it is still open");
+        server.document("answer", json!({"ask": ask_inside, "reply": "allow"}));
         let elsewhere = folder(&home, "elsewhere");
         for cwd in [elsewhere.as_str(), "..", "/"] {
             let launched = json!({"adapter": "demo", "prompt": "x", "cwd": cwd});
@@ -373,9 +440,39 @@ fn a_scope_hides_every_session_outside_of_it() {
         }
         let launched = json!({"adapter": "demo", "prompt": "x", "cwd": shop});
         server.document("launch", launched);
-        server.document("stop", json!({"ids": [inside]}));
+        crate::launched::until_stopped(&home, &inside);
+        assert!(home.path().join("shop/deep/in").exists());
         assert_eq!(crate::launched::status(&home, &outside)["status"], "waiting");
         let missing = home.run(&["mcp", "--scope", "/nowhere"]);
         assert_eq!(missing.code, Some(2), "{}", missing.stderr);
+    });
+}
+
+#[test]
+fn a_worktree_outside_of_the_scope_is_refused_and_nothing_is_made() {
+    sandboxed(|| {
+        let home = home();
+        let repository = crate::launch_group::shop(&home);
+        let shop = folder(&home, "shop");
+        let request =
+            json!({"adapter": "demo", "prompt": "x", "cwd": shop, "worktree": "fix-login"});
+        let scoped = ["--allow-control", "--scope", &shop];
+        let refused = Mcp::start(&home, &scoped).error("launch", request.clone());
+        assert_eq!(refused["code"], "refused", "{refused}");
+        assert!(refused["message"].as_str().is_some_and(|why| why.contains("shop.worktrees")));
+        assert!(!home.path().join("shop.worktrees").exists());
+        // A link that leads out of a wider scope is followed before the check.
+        let outside = tempfile::tempdir().expect("a directory");
+        std::os::unix::fs::symlink(outside.path(), home.path().join("shop.worktrees"))
+            .expect("linked");
+        let wide = folder(&home, "");
+        let wide = ["--allow-control", "--scope", &wide];
+        let refused = Mcp::start(&home, &wide).error("launch", request.clone());
+        assert_eq!(refused["code"], "refused", "{refused}");
+        let refs = repository.git(["for-each-ref", "--format=%(refname)"]);
+        assert_eq!(refs, "refs/heads/main");
+        std::fs::remove_file(home.path().join("shop.worktrees")).expect("removed");
+        let launched = Mcp::start(&home, &wide).document("launch", request);
+        assert!(home.path().join("shop.worktrees/fix-login").exists(), "{launched}");
     });
 }

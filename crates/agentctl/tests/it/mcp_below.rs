@@ -82,6 +82,26 @@ fn an_agent_finds_itself_and_may_not_act_on_itself() {
 }
 
 #[test]
+fn an_agent_may_not_stop_its_own_run_by_the_id_of_the_run() {
+    sandboxed(|| {
+        let home = home();
+        let requests = home.path().join("run.requests");
+        let stop = calls(&home, "run", &[("stop", json!({"ids": ["OWN-RUN"]}))]);
+        // The mark in the environment of every process of a run names the run.
+        let fill = format!(
+            "R=$(echo $AGENTCTL_RUN | cut -d: -f2); sed -i \"s/OWN-RUN/$R/\" {}; exec {stop}",
+            requests.display()
+        );
+        let fill = script(&home, "fill", &fill);
+        let id = launch(&home, "mine", &format!("x [[tool:{}]] [[hang]]", fill.display()), &[]);
+        let (code, message) = error(&answers(&home, "run")[0]);
+        assert_eq!(code, "refused", "{message}");
+        assert!(message.contains("run"), "{message}");
+        assert_eq!(status(&home, &id)["status"], "running");
+    });
+}
+
+#[test]
 fn an_agent_below_another_may_not_act_on_its_launcher() {
     sandboxed(|| {
         let home = home();

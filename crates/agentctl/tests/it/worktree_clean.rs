@@ -87,3 +87,33 @@ fn take_merges_and_compare_shows_the_group() {
         assert!(cleaned.stdout.contains("removed  ~/shop.worktrees/g-commit"), "{cleaned:?}");
     });
 }
+
+#[test]
+fn refusals_name_the_worktrees_of_a_group_and_the_next_step() {
+    sandboxed(|| {
+        let home = home();
+        let shop = shop(&home);
+        let run = |args: &[&str]| -> Output {
+            home.command(args).current_dir(&shop.path).output().into()
+        };
+        let group = run(&["worktree", "take", "g"]);
+        assert_eq!(group.code, Some(4), "{group:?}");
+        assert!(group.stderr.contains("`g` is a group"), "{group:?}");
+        for name in ["g/none", "g/commit", "g/file"] {
+            assert!(group.stderr.contains(name), "{group:?}");
+        }
+        let listed = run(&["worktree", "list", "--format", "{name} {merged}"]);
+        let mut lines: Vec<&str> =
+            listed.stdout.lines().filter(|line| line.starts_with("g/")).collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["g/commit no", "g/file ", "g/none "], "{listed:?}");
+        let squashed = run(&["worktree", "take", "g/file", "--squash"]);
+        assert_eq!(squashed.code, Some(5), "{squashed:?}");
+        assert!(squashed.stderr.contains("--with-uncommitted"), "{squashed:?}");
+        let kept = run(&["worktree", "clean", "g/file"]);
+        assert_eq!(kept.code, Some(5), "{kept:?}");
+        assert!(kept.stderr.contains("agentctl worktree take NAME"), "{kept:?}");
+        let taken = run(&["worktree", "take", "g/file", "--squash", "--with-uncommitted"]);
+        assert_eq!(taken.code, Some(0), "{taken:?}");
+    });
+}

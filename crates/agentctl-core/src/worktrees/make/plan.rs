@@ -108,7 +108,7 @@ fn superproject(git: &Git, tree: &Path) -> Result<Option<PathBuf>, GitError> {
 }
 
 /// Removes `.` and `..` from a path and resolves the links of its existing part.
-fn clean(path: &Path) -> PathBuf {
+pub(super) fn clean(path: &Path) -> PathBuf {
     let existing =
         path.ancestors().find(|p| p.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
     let real = std::fs::canonicalize(existing).unwrap_or_else(|_| existing.to_owned());

@@ -1,11 +1,13 @@
 //! The branches and directories of worktrees, before anything is made.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::plan::{base, check_names, folder_name, worktrees_directory};
+use super::super::{WorktreeOptions, WorktreeSettings};
+use super::plan::{base, check_names, clean, folder_name, worktrees_directory};
 use super::{MakeError, MakeOrder, Wanted};
 use crate::git::Git;
 use crate::host::Host;
+use crate::kernel::Cancellation;
 
 /// Returns the branch and the directory of each worktree that [`super::all`] would make, in their order. Nothing is
 /// written, and the remotes are not asked.
@@ -23,4 +25,23 @@ pub fn preview(
     let place =
         |name: &&str| (format!("{}{name}", order.settings.prefix), parent.join(folder_name(name)));
     Ok(names.iter().map(place).collect())
+}
+
+/// Returns the directory that would hold the worktrees of a launch from `from` without options, with the links of
+/// its existing part resolved.
+pub fn directory(
+    host: &Host,
+    from: &Path,
+    settings: &WorktreeSettings,
+) -> Result<PathBuf, MakeError> {
+    let git = Git::find(host)?;
+    let order = MakeOrder {
+        from: from.to_owned(),
+        options: WorktreeOptions::default(),
+        settings: settings.clone(),
+        group: None,
+        cancellation: Cancellation::default(),
+    };
+    let repository = git.repository(&order.from)?;
+    worktrees_directory(&git, &repository, &order).map(|directory| clean(&directory))
 }

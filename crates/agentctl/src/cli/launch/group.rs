@@ -129,8 +129,8 @@ fn hear(
                 ui.warn(warning);
             }
         }
-        GroupLaunchNews::Started { slot, adapter, id, name } => {
-            ui.note(&slot_started_line(slot, adapter, id, name));
+        GroupLaunchNews::Started { adapter, id, name, .. } => {
+            ui.note(&slot_started_line(adapter, id, name));
             if !after.json {
                 let written = ui.line(id);
                 return Some(flushed(ui, id, written));

@@ -103,6 +103,12 @@ pub(super) fn cmd_clean(ui: &mut Ui, loaded: &Loaded, args: &WorktreeCleanArgs) 
     }
     let kept = document.worktrees.iter().any(|row| row.named && row.action == CleanAction::Kept);
     let stays = document.rescued.iter().any(|rescued| !rescued.deleted);
+    if !args.json && removed(&document) == 0 && !document.worktrees.is_empty() {
+        ui.hint(
+            "nothing was removed: `agentctl diff NAME` shows the work of a worktree, `agentctl worktree take NAME` takes \
+             it into its branch, and `agentctl worktree clean NAME --force` removes it after saving it",
+        );
+    }
     let code = super::super::answered(ui, &document.faults);
     Ok(if kept || stays { ExitCode::from(Kind::Refused.exit_code()) } else { code })
 }

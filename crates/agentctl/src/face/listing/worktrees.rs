@@ -70,10 +70,7 @@ impl ListRow for WorktreeListRow {
         Field { name: "ignored", value: |_, row| size(row.worktree.ignored_bytes) },
         Field { name: "unpushed", value: |_, row| number(row.worktree.unpushed) },
         Field { name: "submodules", value: |_, row| number(row.worktree.submodules) },
-        Field {
-            name: "merged",
-            value: |_, row| FieldValue::text(row.worktree.merged.map(Merged::word)),
-        },
+        Field { name: "merged", value: merged },
         Field { name: "locked", value: locked },
         Field { name: "size", value: |_, row| size(row.worktree.size) },
         Field { name: "age", value: |_, row| FieldValue::age(row.worktree.made_at) },
@@ -144,6 +141,13 @@ impl ListRow for WorktreeListRow {
 
 fn directory(context: &RowContext<'_>, row: &WorktreeListRow) -> FieldValue {
     FieldValue::text(row.worktree.path.as_deref().map(|path| with_tilde(&context.host.home, path)))
+}
+
+/// Returns whether the commits are merged; [`FieldValue::Missing`] if the worktree has no commit of its own.
+fn merged(_: &RowContext<'_>, row: &WorktreeListRow) -> FieldValue {
+    let worktree = &row.worktree;
+    let has_commits = worktree.base.is_none() || worktree.base != worktree.commit;
+    FieldValue::text(worktree.merged.filter(|_| has_commits).map(Merged::word))
 }
 
 fn locked(_: &RowContext<'_>, row: &WorktreeListRow) -> FieldValue {
