@@ -1,10 +1,14 @@
 //! `agentctl web`: orders that run at the same time, and a list that equals that of `list`.
 
+use std::io::Write;
+use std::net::TcpStream;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Repository, TestHome, eventually, sandboxed};
 
 use crate::home;
+use crate::inbox::ask_of;
 use crate::launched::{launch, script, status};
 use crate::web::Web;
 use crate::web_orders::{Page, has_row};
@@ -53,6 +57,39 @@ fn two_worktree_launches_at_once_both_succeed() {
                 assert!(home.path().join("shop.worktrees").join(name).is_dir(), "{name}");
             }
         });
+    });
+}
+
+/// Launches whose setup takes long stop neither questions nor answers.
+#[test]
+fn slow_launches_delay_no_question_and_no_answer() {
+    sandboxed(|| {
+        let home = home();
+        let shop = Repository::new(&home.path().join("shop"));
+        let asking = launch(&home, "w", "x [[permit:touch ran]]", &[]);
+        let ask = ask_of(&home, &asking);
+        slow_setup(&home);
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        let send = |number: usize| {
+            let body = order(&shop, &format!("w{number}")).to_string();
+            let head = format!(
+                "POST /api/launch HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                web.port,
+                body.len()
+            );
+            let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("a listener");
+            stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+            stream
+        };
+        let waiting: Vec<TcpStream> = (0..20).map(send).collect();
+        until_begun(&home, "w0");
+        for _ in 0..20 {
+            assert_eq!(web.get(&token, "/api/asks").code, 200);
+        }
+        let answer = json!({"ask": ask["id"], "reply": "allow"});
+        assert_eq!(web.post(&token, "/api/answer", &answer).code, 200);
+        drop(waiting);
     });
 }
 
