@@ -45,7 +45,7 @@ use self::reply::Body;
 pub use self::routes::{Endpoint, RouteRow, routes};
 use crate::config::{Loaded, WebAddress, WebSettings};
 use crate::failure::{Failure, Kind};
-pub use crate::http::Access;
+pub use crate::http::{Access, MAX_PAIRING_BODY_BYTES};
 use crate::http::{
     Answer, Call, Door, Limits, Listener, OwnNames, Peers, Route, Server, WrongTokenBudget, bearer,
 };

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use agentctl::web::{Access, Endpoint, MAX_BODY_BYTES, POLICY, RouteRow, routes};
+use agentctl::web::{Access, Endpoint, MAX_BODY_BYTES, MAX_PAIRING_BODY_BYTES, POLICY, RouteRow, routes};
 use serde_json::{Value, json};
 use testkit::{TestHome, eventually, sandboxed};
 
@@ -355,22 +355,27 @@ fn only_a_page_over_https_keeps_its_token() {
 fn bodies_are_limited() {
     sandboxed(|| {
         let home = home();
-        let web = Web::start(&home, &[]);
-        let too_large = MAX_BODY_BYTES + 1;
-        let announced = format!(
-            "POST /api/pair HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nContent-Length: {too_large}\r\n\r\n",
-            web.port
-        );
-        assert_eq!(web.exchange(&announced).code, 413);
-        let chunk = "x".repeat(MAX_BODY_BYTES + 1);
-        let chunked = format!(
-            "POST /api/pair HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{too_large:x}\r\n{chunk}\r\n0\r\n\r\n",
-            web.port
-        );
-        assert_eq!(web.exchange(&chunked).code, 413);
-        let large = format!("{{\"code\":\"{}\"}}", "x".repeat(MAX_BODY_BYTES - 100));
-        let read = web.ask("POST /api/pair", "Content-Type: application/json\r\n", &large);
-        assert_eq!(read.code, 401, "it is read");
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        for (path, field, most, read) in [
+            ("/api/pair", "code", MAX_PAIRING_BODY_BYTES, 401),
+            ("/api/stop", "id", MAX_BODY_BYTES, 404),
+        ] {
+            let too_large = most + 1;
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n",
+                web.port
+            );
+            let announced = format!("{head}Content-Length: {too_large}\r\n\r\n");
+            assert_eq!(web.exchange(&announced).code, 413, "{path}");
+            let chunk = "x".repeat(too_large);
+            let chunked = format!(
+                "{head}Transfer-Encoding: chunked\r\n\r\n{too_large:x}\r\n{chunk}\r\n0\r\n\r\n"
+            );
+            assert_eq!(web.exchange(&chunked).code, 413, "{path}");
+            let large = json!({field: "x".repeat(most - 100)});
+            assert_eq!(web.post(&token, path, &large).code, read, "{path}: it is read");
+        }
     });
 }
 
