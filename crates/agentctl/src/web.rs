@@ -39,7 +39,7 @@ use self::codes::Codes;
 use self::feeder::Feeder;
 use self::gate::Gate;
 use self::keys::{Claim, Keys};
-pub use self::link::Links;
+pub use self::link::{Links, RunningServer};
 use self::query::QueryText;
 use self::reply::Body;
 pub use self::routes::{Endpoint, RouteRow, routes};
@@ -136,6 +136,11 @@ impl Web {
             Endpoint::Asset(at) => asset(at, &call.headers),
             Endpoint::Pair => pair::pair(&self, &call.headers, &bytes),
             Endpoint::Link => pair::link(&self),
+            Endpoint::Server => reply::json(&RunningServer {
+                address: self.url.clone().unwrap_or_else(|| self.settings.listen.to_string()),
+                control: self.settings.control,
+                pid: std::process::id(),
+            }),
             Endpoint::Sessions => documents::sessions(&self, query).await,
             Endpoint::Stream => {
                 let claim = self.claim(&call.headers);

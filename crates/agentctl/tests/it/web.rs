@@ -303,8 +303,21 @@ fn a_link_is_good_once_and_a_token_survives_a_restart() {
         let (url, code) = second.stdout.trim().split_once("/#k=").expect("a link");
         assert_eq!(url, format!("http://127.0.0.1:{}", web.port));
         assert_eq!(web.pair(code).code, 200);
-        let running = home.run(&["web"]);
+        let running = home.run(&["web", "--allow-control"]);
         assert_eq!(running.code, Some(5), "{}", running.stderr);
+        for words in [format!("{url}, without control"), format!("`kill {}`", web.pid())] {
+            assert!(running.stderr.contains(&words), "{}", running.stderr);
+        }
+        for args in [
+            &["web", "--link", "--allow-control"] as &[&str],
+            &["web", "--link", "--listen", "127.0.0.1:0"],
+            &["web", "--link", "install"],
+            &["web", "--qr", "install"],
+            &["web", "--allow-control", "uninstall"],
+        ] {
+            let refused = home.run(args);
+            assert_eq!((refused.code, &*refused.stdout), (Some(2), ""), "{args:?}");
+        }
         let argv = std::fs::read(format!("/proc/{}/cmdline", web.child.id())).expect("readable");
         assert!(!String::from_utf8_lossy(&argv).contains(&web.code));
         let mode = |file: &str| {
