@@ -76,6 +76,8 @@ fn an_answer_is_delivered_and_the_stream_tells_it() {
         let token = web.token();
         let mut page = Page::open(&web, &token, &format!("?talk=demo:{id}"));
         let mut plain = Page::open(&web, &token, "");
+        let hello = json!({"control": true, "home": home.path()});
+        assert_eq!(page.next(), ("hello".to_owned(), hello));
         let first = page.until("the first look", |name, _| name == "look");
         assert_eq!((&first["full"], &first["asks"][0]["id"]), (&json!(true), &ask["id"]));
         assert!(has_row(&first, &id, "waiting"), "{first}");

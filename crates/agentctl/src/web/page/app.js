@@ -8,12 +8,12 @@ import { SessionList, titleOf } from "./list.js";
 import { Talk } from "./talk.js";
 
 const { body } = document;
-const state = { asks: [], control: false, connected: false, known: false, looked: false };
+const state = { asks: [], control: false, connected: false, looked: false };
 const list = new SessionList();
 const world = { session: (key) => list.get(key), asks: () => state.asks, control: () => state.control, connected: () => state.connected, counted: paintCount };
 const inbox = new Board(byId("cards"), world, () => true, "Nothing waits for you.");
 const talk = new Talk(world);
-const stream = new Stream({ ready, look: takeLook, said: (event) => talk.said(event), lost });
+const stream = new Stream({ hello, look: takeLook, said: (event) => talk.said(event), lost });
 
 // --- pairing
 
@@ -54,13 +54,10 @@ function enter() {
 }
 
 // Learns what this server allows, which may be something else after a restart.
-async function ready() {
-	if (!state.known) {
-		const { control, home } = await get("/api/begin");
-		if (state.looked && control !== state.control) location.reload();
-		Object.assign(state, { known: true, control });
-		setHome(home);
-	}
+function hello({ control, home }) {
+	if (state.looked && control !== state.control) location.reload();
+	state.control = control;
+	setHome(home);
 	byId("begin-link").hidden = !state.control;
 	byId("read-only").hidden = state.control;
 	if (body.dataset.view === "start") route();
@@ -114,7 +111,7 @@ function announce([first, ...others]) {
 }
 
 function lost(refusal, wait) {
-	Object.assign(state, { connected: false, known: false });
+	state.connected = false;
 	inbox.each((card) => card.arm());
 	talk.board?.each((card) => card.arm());
 	byId("banner").hidden = false;
