@@ -191,7 +191,7 @@ fn asset(at: usize, headers: &HeaderMap) -> Response {
     if headers.get(header::IF_NONE_MATCH).is_some_and(|tag| tag == ETAG) {
         return (StatusCode::NOT_MODIFIED, tags).into_response();
     }
-    (tags, [(header::CONTENT_TYPE, asset.kind)], asset.text).into_response()
+    (tags, [(header::CONTENT_TYPE, asset.kind)], asset.sent()).into_response()
 }
 
 /// Serves until it is told to end. Calls `serving` with a link once it serves.
