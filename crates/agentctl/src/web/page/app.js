@@ -79,7 +79,7 @@ function takeLook(look) {
 	else if (changed.length) say(changed.length === 1 ? `${titleOf(changed[0])}: ${changed[0].status}` : `${changed.length} sessions changed their status`);
 	if (look.gone.length && byId("ended").checked) readEnded();
 	state.looked = true;
-	if (inbox.focus(state.wanted)) state.wanted = null;
+	showWanted();
 	performance.clearMeasures();
 	performance.measure("look", { start });
 }
@@ -136,6 +136,7 @@ function route() {
 	const [, place, name = "", tab = ""] = location.hash.split("/");
 	const key = new URLSearchParams(`k=${name.replaceAll("+", "%2B").replaceAll("&", "%26")}`).get("k");
 	const before = talk.key;
+	state.wanted = place === "ask" && key;
 	const view = place === "session" && key ? "session" : place === "begin" && state.control ? "begin" : "home";
 	body.dataset.view = view;
 	list.select(view === "session" ? key : null);
@@ -148,10 +149,18 @@ function route() {
 	talk.close();
 	stream.follow(null);
 	if (view === "begin") return showBegin();
-	if (place === "ask" && !inbox.focus(key)) state.wanted = key;
+	showWanted();
 	// The focus goes back to the row that was opened.
 	if (before && place !== "ask") list.items.get(before)?.firstChild.focus();
 	inbox.moved();
+}
+
+// Shows the ask that the address names, once there was a look.
+function showWanted() {
+	const { wanted } = state;
+	const found = !wanted || inbox.focus(wanted);
+	byId("stale").hidden = found || !state.looked;
+	if (found) state.wanted = null;
 }
 
 // --- keys
