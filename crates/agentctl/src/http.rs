@@ -32,6 +32,9 @@ pub(crate) use self::token::{
     BearerCheck, Token, TokenSource, WrongTokenBudget, bearer, read_or_generate,
 };
 
+/// Maximum size of a body that comes without a token.
+pub const MAX_PAIRING_BODY_BYTES: usize = 4 << 10;
+
 /// The response that a route is computing.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Response> + Send>>;
 
@@ -187,7 +190,9 @@ impl Server {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let body = if route.method == Method::POST {
             refusal::check_json(&headers)?;
-            refusal::json_body(request, served.limits.body_bytes).await?
+            let is_pairing = route.access == Access::Pairing;
+            let most = if is_pairing { MAX_PAIRING_BODY_BYTES } else { usize::MAX };
+            refusal::json_body(request, served.limits.body_bytes.min(most)).await?
         } else {
             Bytes::new()
         };

@@ -32,26 +32,32 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 
 pub use self::assets::{ASSETS, Asset};
 use self::codes::Codes;
 use self::feeder::Feeder;
 use self::gate::Gate;
 use self::keys::{Claim, Keys};
-pub use self::link::Links;
+pub use self::link::{Links, RunningServer};
 use self::query::QueryText;
 use self::reply::Body;
 pub use self::routes::{Endpoint, RouteRow, routes};
 use crate::config::{Loaded, WebAddress, WebSettings};
 use crate::failure::{Failure, Kind};
-pub use crate::http::Access;
+pub use crate::http::{Access, MAX_PAIRING_BODY_BYTES};
 use crate::http::{
     Answer, Call, Door, Limits, Listener, OwnNames, Peers, Route, Server, WrongTokenBudget, bearer,
 };
 use crate::place::{Instance, Place};
 
-/// Most questions and orders that are worked on at once; further ones wait.
+/// Most threads for questions, orders and the checks of connecting processes; further ones wait.
 const MAX_CONCURRENT: usize = 16;
+/// Most orders that are worked on at once, so that there are always threads for questions and checks.
+const MAX_ORDERS: usize = 12;
+/// Most launches and messages that are worked on at once, so that there are always threads for answers and stops: the
+/// setup of a worktree can take minutes.
+const MAX_LAUNCHES: usize = 6;
 /// Most open connections: each open page has one, and each request one more.
 const MAX_CONNECTIONS: usize = 512;
 /// Maximum size of the body of a request.
@@ -71,6 +77,8 @@ struct Web {
     budget: Arc<WrongTokenBudget>,
     feeder: Arc<Feeder>,
     history: documents::History,
+    orders: Semaphore,
+    launches: Semaphore,
     /// The address without a code.
     url: Option<String>,
 }
@@ -96,6 +104,24 @@ impl Web {
         }
     }
 
+    /// Carries out an order that ends soon.
+    async fn order(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Body + Send + 'static,
+    ) -> Response {
+        let _permit = self.orders.acquire().await;
+        self.blocking(work).await
+    }
+
+    /// Carries out an order that may start an agent.
+    async fn launch(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Body + Send + 'static,
+    ) -> Response {
+        let _permit = self.launches.acquire().await;
+        self.order(work).await
+    }
+
     /// Returns the claim of the token of a request.
     fn claim(&self, headers: &HeaderMap) -> Option<Claim> {
         let authorization = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
@@ -110,6 +136,11 @@ impl Web {
             Endpoint::Asset(at) => asset(at, &call.headers),
             Endpoint::Pair => pair::pair(&self, &call.headers, &bytes),
             Endpoint::Link => pair::link(&self),
+            Endpoint::Server => reply::json(&RunningServer {
+                address: self.url.clone().unwrap_or_else(|| self.settings.listen.to_string()),
+                control: self.settings.control,
+                pid: std::process::id(),
+            }),
             Endpoint::Sessions => documents::sessions(&self, query).await,
             Endpoint::Stream => {
                 let claim = self.claim(&call.headers);
@@ -122,15 +153,15 @@ impl Web {
             Endpoint::Changes => self.blocking(move |web| documents::changes(web, &query)).await,
             Endpoint::Diff => self.blocking(move |web| documents::diff(web, &query)).await,
             Endpoint::Begin => self.blocking(documents::begin).await,
-            Endpoint::Answer => self.blocking(move |web| orders::answer(web, &bytes, caller)).await,
+            Endpoint::Answer => self.order(move |web| orders::answer(web, &bytes, caller)).await,
             Endpoint::Send => {
-                self.blocking(move |web| orders::send(web, &bytes, caller.as_ref())).await
+                self.launch(move |web| orders::send(web, &bytes, caller.as_ref())).await
             }
             Endpoint::Stop => {
-                self.blocking(move |web| orders::stop(web, &bytes, caller.as_ref())).await
+                self.order(move |web| orders::stop(web, &bytes, caller.as_ref())).await
             }
             Endpoint::Launch => {
-                self.blocking(move |web| orders::launch(web, &bytes, caller.as_ref())).await
+                self.launch(move |web| orders::launch(web, &bytes, caller.as_ref())).await
             }
         }
     }
@@ -160,7 +191,7 @@ fn asset(at: usize, headers: &HeaderMap) -> Response {
     if headers.get(header::IF_NONE_MATCH).is_some_and(|tag| tag == ETAG) {
         return (StatusCode::NOT_MODIFIED, tags).into_response();
     }
-    (tags, [(header::CONTENT_TYPE, asset.kind)], asset.text).into_response()
+    (tags, [(header::CONTENT_TYPE, asset.kind)], asset.sent()).into_response()
 }
 
 /// Serves until it is told to end. Calls `serving` with a link once it serves.
@@ -215,6 +246,8 @@ async fn serve(
         budget: Arc::clone(&budget),
         feeder,
         history: documents::History::default(),
+        orders: Semaphore::new(MAX_ORDERS),
+        launches: Semaphore::new(MAX_LAUNCHES),
         url,
     });
     let server = Arc::new(Server {

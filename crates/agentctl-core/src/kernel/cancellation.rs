@@ -8,7 +8,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// How long a program may take to end after SIGTERM, before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A handle to call off an order from another thread. Clones share one state.
+/// A handle to call off orders from another thread. Clones share one state, and each order that runs has its own
+/// [`OpenOrder`].
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<Shared>);
 
@@ -21,20 +22,37 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    phase: Phase,
+    /// The number of orders that run and can be called off.
+    orders: usize,
+    /// The orders were called off.
+    is_cancelled: bool,
     /// The process groups of the programs that run. None of them is reaped before it is removed here.
     groups: Vec<Pid>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    /// No order that can be called off is running.
-    #[default]
-    Closed,
-    /// An order is running.
-    Open,
-    /// The order was called off.
-    Cancelled,
+/// An order that can be called off until it is closed or dropped.
+#[derive(Debug)]
+pub(crate) struct OpenOrder {
+    cancellation: Cancellation,
+    is_open: bool,
+}
+
+impl OpenOrder {
+    /// From now on the order cannot be called off any more. Returns false if it was before.
+    pub(crate) fn close(&mut self) -> bool {
+        if !std::mem::take(&mut self.is_open) {
+            return false;
+        }
+        let mut state = self.cancellation.state();
+        state.orders -= 1;
+        !state.is_cancelled
+    }
+}
+
+impl Drop for OpenOrder {
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 impl Cancellation {
@@ -42,30 +60,25 @@ impl Cancellation {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the order can be called off.
-    pub(crate) fn open(&self) {
-        self.state().phase = Phase::Open;
-    }
-
-    /// From now on the order cannot be called off any more. Returns false if it was before.
-    pub(crate) fn close(&self) -> bool {
+    /// Begins an order that can be called off.
+    pub(crate) fn open(&self) -> OpenOrder {
         let mut state = self.state();
-        let was_open = state.phase == Phase::Open;
-        if was_open {
-            state.phase = Phase::Closed;
+        if state.orders == 0 {
+            state.is_cancelled = false;
         }
-        was_open
+        state.orders += 1;
+        OpenOrder { cancellation: self.clone(), is_open: true }
     }
 
-    /// Calls the order off: SIGTERM to its programs, SIGKILL to those that do not end. Returns false if there is
-    /// nothing to call off, or if that was done before.
+    /// Calls all open orders off: SIGTERM to their programs, SIGKILL to those that do not end. Returns false if there
+    /// is nothing to call off, or if that was done before.
     #[must_use]
     pub fn cancel(&self) -> bool {
         let mut state = self.state();
-        if state.phase != Phase::Open {
+        if state.orders == 0 || state.is_cancelled {
             return false;
         }
-        state.phase = Phase::Cancelled;
+        state.is_cancelled = true;
         end(&state.groups, Signal::TERM);
         drop(state);
         let this = self.clone();
@@ -78,10 +91,10 @@ impl Cancellation {
         true
     }
 
-    /// Says whether the order was called off.
+    /// Says whether the last orders were called off.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.state().phase == Phase::Cancelled
+        self.state().is_cancelled
     }
 
     /// Ends this process group if the order is called off, until the result is dropped. That must happen before the
@@ -89,7 +102,7 @@ impl Cancellation {
     pub(super) fn watch(&self, group: Pid) -> WatchedGroup {
         let mut state = self.state();
         state.groups.push(group);
-        if state.phase == Phase::Cancelled {
+        if state.is_cancelled {
             end(&[group], Signal::TERM);
         }
         WatchedGroup { cancellation: self.clone(), group }
@@ -112,5 +125,25 @@ impl Drop for WatchedGroup {
 fn end(groups: &[Pid], signal: Signal) {
     for group in groups {
         let _gone = kill_process_group(*group, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_that_ends_does_not_close_another() {
+        let cancellation = Cancellation::default();
+        let (mut first, mut second) = (cancellation.open(), cancellation.open());
+        assert!(first.close());
+        assert!(!first.close(), "it was closed before");
+        assert!(second.close(), "the end of the first order does not concern it");
+        assert!(!cancellation.cancel(), "nothing runs");
+        let (mut third, fourth) = (cancellation.open(), cancellation.open());
+        drop(fourth);
+        assert!(cancellation.cancel());
+        assert!(!third.close() && cancellation.is_cancelled());
+        assert!(cancellation.open().close(), "a new order is not called off");
     }
 }

@@ -25,6 +25,7 @@ use super::{LockReason, Made, MakeOrder, Wanted};
 use crate::git::{Git, GitError};
 use crate::hooks;
 use crate::host::Host;
+use crate::kernel::OpenOrder;
 use crate::marks::{hook, setup};
 use crate::text::bounded;
 
@@ -72,17 +73,14 @@ pub fn all(
     tell: &mut dyn FnMut(MakeNews),
 ) -> Result<Vec<Made>, MakeError> {
     let cancellation = &order.cancellation;
-    cancellation.open();
-    let made = all_or_none(host, order, wanted, tell);
-    let made =
-        if cancellation.is_cancelled() { made.map_err(MakeError::of_cancelled) } else { made };
-    cancellation.close();
-    made
+    let mut open = cancellation.open();
+    let made = all_or_none(host, (order, &mut open), wanted, tell);
+    if cancellation.is_cancelled() { made.map_err(MakeError::of_cancelled) } else { made }
 }
 
 fn all_or_none(
     host: &Host,
-    order: &MakeOrder,
+    (order, open): (&MakeOrder, &mut OpenOrder),
     wanted: &[Wanted],
     tell: &mut dyn FnMut(MakeNews),
 ) -> Result<Vec<Made>, MakeError> {
@@ -109,7 +107,7 @@ fn all_or_none(
             git.change(&plan.repository.common).args(["worktree", "unlock"]).arg(&made.path).ok()
         };
         made.iter().try_for_each(|made| unlock(made).map(drop))?;
-        if order.cancellation.close() { Ok(made) } else { Err(MakeError::Cancelled) }
+        if open.close() { Ok(made) } else { Err(MakeError::Cancelled) }
     });
     made.map_err(|error| {
         let left = plan.undo_all();

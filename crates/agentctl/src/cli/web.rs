@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use agentctl_core::host::Host;
 use agentctl_core::inbox::Answerer;
 use clap::{Args, Subcommand};
 
@@ -64,6 +65,7 @@ fn host_name(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn cmd_web(ui: &mut Ui, loaded: Loaded, args: &WebArgs) -> Outcome {
+    check_combination(args)?;
     if args.link {
         let links = web::link::ask(&loaded.host)?;
         show(ui, &links, args.qr)?;
@@ -84,14 +86,55 @@ pub(super) fn cmd_web(ui: &mut Ui, loaded: Loaded, args: &WebArgs) -> Outcome {
     }
     let place = Place::of_web(&loaded.host);
     let Some(right) = place.take()? else {
-        return Err(Failure::new(Kind::Refused, "a server of the page is running already")
-            .hint("`agentctl web --link` prints a link of it"));
+        return Err(running_already(&loaded.host));
     };
     let (is_service, qr) = (args.service, args.qr);
     web::run(loaded, settings, (&place, &right), |links| {
         if is_service { Ok(()) } else { show(ui, links, qr) }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses flags and subcommands that cannot have an effect together.
+fn check_combination(args: &WebArgs) -> Result<(), Failure> {
+    let serves = [
+        ("--listen", args.listen.is_some()),
+        ("--allow-control", args.allow_control),
+        ("--name", !args.name.is_empty()),
+        ("--insecure", args.insecure),
+    ];
+    let serving = serves.iter().find(|(_, is_given)| *is_given).map(|(flag, _)| *flag);
+    let (link, qr) = (args.link.then_some("--link"), args.qr.then_some("--qr"));
+    let (what, other) = match &args.command {
+        None if args.link => ("--link", serving),
+        None => return Ok(()),
+        Some(WebCommand::Install { .. }) => ("install", link.or(qr)),
+        Some(WebCommand::Uninstall) => ("uninstall", link.or(qr).or(serving)),
+    };
+    let Some(other) = other else { return Ok(()) };
+    let failure = Failure::new(Kind::Usage, format!("{other} cannot be used with {what}"));
+    Err(if what == "--link" {
+        failure.hint("the server that runs keeps its settings; end it and start it with the flags")
+    } else {
+        failure
+    })
+}
+
+/// Names the server that runs, and how its settings can be changed.
+fn running_already(host: &Host) -> Failure {
+    let what = "a server of the page is running already";
+    let failure = match web::link::running(host) {
+        Ok(server) => {
+            let mode = if server.control { "with control" } else { "without control" };
+            let pid = server.pid;
+            let what = format!("{what}: {}, {mode}, process {pid}", server.address);
+            Failure::new(Kind::Refused, what).hint(format!(
+                "to start it with other flags, end it first: Ctrl-C, `kill {pid}`, or `agentctl web uninstall` for the service"
+            ))
+        }
+        Err(_) => Failure::new(Kind::Refused, what),
+    };
+    failure.hint("`agentctl web --link` prints a link of it")
 }
 
 /// Returns the flags of a service that serves as this command would.

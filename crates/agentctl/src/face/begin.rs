@@ -8,10 +8,8 @@ use agentctl_core::model::Time;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::session_list;
+use super::{USUAL_HISTORY, beginning, session_list};
 
-/// History that is searched for directories.
-const HISTORY_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 /// Most directories that are offered.
 const MAX_DIRECTORIES: usize = 30;
 
@@ -49,8 +47,8 @@ pub struct BeginAdapter {
 #[must_use]
 pub fn begin_choices(fleet: &Fleet, control: bool) -> BeginDocument {
     let adapters = fleet.adapters().adapters.iter().map(adapter).collect();
-    let since = fleet.host.now().millis() - HISTORY_MS;
-    let query = Query { all: true, since_ms: Some(since), ..Query::default() };
+    let since = beginning(fleet.host.now(), USUAL_HISTORY).ok().flatten();
+    let query = Query { all: true, since_ms: since.map(Time::millis), ..Query::default() };
     let rows = session_list(fleet, &query).rows;
     let mut used: Vec<(Option<Time>, String)> = rows
         .iter()

@@ -5,9 +5,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use agentctl_core::events::Seen;
-use agentctl_core::fleet::Query;
-use agentctl_core::model::{Ask, Fault, Listing, Session, Time};
+use agentctl_core::fleet::Rows;
+use agentctl_core::model::{Ask, Fault, Session, Time};
 use axum::body::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -95,10 +94,8 @@ impl Board {
     }
 
     /// Takes a look.
-    pub(super) fn take(&self, seen: Seen, more_faults: &[Fault]) {
-        let Seen { listing, asks, mut faults, .. } = seen;
-        faults.extend_from_slice(more_faults);
-        let rows = Query::default().select(Listing { faults: Vec::new(), ..listing });
+    pub(super) fn take(&self, rows: &Rows, asks: &[Ask], more_faults: &[Fault]) {
+        let faults = [rows.faults.as_slice(), more_faults].concat();
         self.lock().take(rows.iter(), asks, &faults);
         self.looks.send_modify(|count| *count += 1);
     }
@@ -122,7 +119,7 @@ impl Board {
 }
 
 impl State {
-    fn take(&mut self, sessions: impl Iterator<Item = Session>, asks: Vec<Ask>, faults: &[Fault]) {
+    fn take(&mut self, sessions: impl Iterator<Item = Session>, asks: &[Ask], faults: &[Fault]) {
         let version = self.version + 1;
         let mut has_changed = !self.is_current;
         let mut now: HashMap<String, Row> = HashMap::new();
@@ -244,7 +241,7 @@ mod tests {
     }
 
     fn take(board: &Board, sessions: &[Session]) {
-        board.lock().take(sessions.iter().cloned(), Vec::new(), &[]);
+        board.lock().take(sessions.iter().cloned(), &[], &[]);
     }
 
     fn look(board: &Board, seen: &mut Option<u64>) -> Option<Value> {

@@ -14,13 +14,11 @@ use super::Web;
 use super::query::QueryText;
 use super::reply::{Body, body, failed, ok};
 use crate::face::{
-    NoBeginning, SessionList, View, begin_choices, beginning, changes_not_told, no_diff,
-    session_list, talk_page, unread_conversation, unresolved,
+    NoBeginning, SessionList, USUAL_HISTORY, View, begin_choices, beginning, changes_not_told,
+    no_diff, session_list, talk_page, unread_conversation, unresolved,
 };
 use crate::failure::{Failure, Kind};
 
-/// How far a list with ended sessions goes back.
-const USUAL_HISTORY: &str = "7d";
 /// A list with ended sessions is given to all callers for this long.
 const HISTORY_FRESHNESS: Duration = Duration::from_secs(1);
 /// Free memory that is kept after a list with ended sessions.

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
+use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::model::Fault;
 
 use super::board::Board;
-use crate::face::{Feed, FeedCloser, FeedItem};
+use crate::face::{FeedCloser, ListItem, ListStream};
 
 /// Pause before a watch that failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
@@ -71,19 +72,22 @@ impl Feeder {
     }
 
     fn look(&self, life: &WatchLife) -> std::io::Result<()> {
-        let mut feed = Feed::open(&self.fleet)?;
-        *life.closer.lock().unwrap_or_else(PoisonError::into_inner) = Some(feed.closer());
+        let mut stream = ListStream::open(&self.fleet, &Query::default())?;
+        stream.check_paused_sessions();
+        *life.closer.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream.closer());
+        let mut shown: Option<Rows> = None;
         while !life.is_over.load(Ordering::SeqCst) {
-            match feed.next(Duration::MAX)? {
-                FeedItem::Closed => break,
-                FeedItem::Nothing => {}
-                FeedItem::Look(seen) => {
+            match stream.next_item(shown.as_ref())? {
+                ListItem::Closed => break,
+                ListItem::Look | ListItem::Nothing => {}
+                ListItem::Rows(rows) => {
                     // A watch that ended meanwhile does not overwrite the look of its successor.
                     let open = self.lock();
                     if !life.is_over.load(Ordering::SeqCst) {
-                        self.board.take(*seen, &self.faults);
+                        self.board.take(&rows, stream.asks(), &self.faults);
                     }
                     drop(open);
+                    shown = Some(rows);
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use agentctl_core::host::Host;
 use agentctl_core::model::Time;
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Kind};
@@ -53,8 +54,29 @@ pub(super) fn url_of(address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
+/// The server that runs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct RunningServer {
+    /// Its address.
+    pub address: String,
+    /// It takes orders.
+    pub control: bool,
+    /// Its process.
+    pub pid: u32,
+}
+
 /// Asks the server that runs for new links.
 pub fn ask(host: &Host) -> Result<Links, Failure> {
+    request(host, "POST /api/link")
+}
+
+/// Asks the server that runs for its address and mode.
+pub fn running(host: &Host) -> Result<RunningServer, Failure> {
+    request(host, "GET /api/server")
+}
+
+/// Sends a request to the private socket of the server that runs.
+fn request<T: DeserializeOwned>(host: &Host, line: &str) -> Result<T, Failure> {
     let connected = Place::of_web(host).connect(Instant::now() + TIMEOUT);
     let mut stream = connected.map_err(|error| match error {
         ConnectError::NoListener => Failure::new(Kind::Failed, "no server of the page is running")
@@ -63,15 +85,14 @@ pub fn ask(host: &Host) -> Result<Links, Failure> {
         ConnectError::TimedOut => Failure::new(Kind::Unanswered, "the server does not answer"),
     })?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.write_all(
-        b"POST /api/link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
-    )?;
+    let head = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 2";
+    stream.write_all(format!("{line} HTTP/1.1\r\n{head}\r\n\r\n{{}}").as_bytes())?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    if let Ok(links) = serde_json::from_str(body) {
-        return Ok(links);
+    if let Ok(document) = serde_json::from_str(body) {
+        return Ok(document);
     }
     let said: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
     let words = |key: &str| said["error"][key].as_str().map(crate::text::one_line);

@@ -40,6 +40,8 @@ pub enum Endpoint {
     Launch,
     /// A new link, for `web --link`.
     Link,
+    /// The address and the mode of the server, for a second `web`.
+    Server,
 }
 
 /// One row of the table.
@@ -81,6 +83,7 @@ const API: &[RouteRow] = &[
     row("POST", "/api/stop", Access::Control, Endpoint::Stop),
     row("POST", "/api/launch", Access::Control, Endpoint::Launch),
     row("POST", "/api/link", Access::Private, Endpoint::Link),
+    row("GET", "/api/server", Access::Private, Endpoint::Server),
 ];
 
 /// Returns all routes.

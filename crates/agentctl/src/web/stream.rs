@@ -28,6 +28,15 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(20);
 /// Pause between two questions for a conversation that a server keeps.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
 
+/// The data of the event `hello`, the first one of a stream.
+#[derive(Serialize)]
+struct HelloData<'a> {
+    /// Orders are taken.
+    control: bool,
+    /// The home directory of the user.
+    home: &'a str,
+}
+
 /// The data of the event `said`.
 #[derive(Serialize)]
 struct SaidData<'a> {
@@ -158,6 +167,11 @@ impl Followed {
 impl Page {
     /// Sends events until the page is closed or its token has ended.
     async fn run(mut self) {
+        let home = self.web.fleet.host.home.to_string_lossy();
+        let hello = HelloData { control: self.web.settings.control, home: &home };
+        if self.sender.send(event("hello", &hello)).await.is_err() {
+            return;
+        }
         let Ok(_open) = self.web.feeder.join() else { return };
         let mut looks = self.web.feeder.board.looks();
         let mut beat = interval(BEAT_INTERVAL);

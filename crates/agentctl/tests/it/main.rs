@@ -118,6 +118,7 @@ mod wait_codex;
 mod watched_lists;
 mod web;
 mod web_orders;
+mod web_together;
 mod webhooks;
 mod webhooks_daemon;
 mod webhooks_where;

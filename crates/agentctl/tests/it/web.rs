@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use agentctl::web::{Access, Endpoint, MAX_BODY_BYTES, POLICY, RouteRow, routes};
+use agentctl::web::{Access, MAX_BODY_BYTES, MAX_PAIRING_BODY_BYTES, POLICY, RouteRow, routes};
 use serde_json::{Value, json};
 use testkit::{TestHome, eventually, sandboxed};
 
@@ -121,9 +121,16 @@ impl Answer {
 
 fn exchange(mut stream: impl Read + Write, request: &str) -> Answer {
     stream.write_all(request.as_bytes()).expect("sent");
-    let mut bytes = Vec::new();
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 8192]);
     // A refused request may be reset after its answer, because the rest of its body is not read.
-    let _reset = stream.read_to_end(&mut bytes);
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
+        bytes.extend_from_slice(&chunk[..count]);
+        let head = String::from_utf8_lossy(&bytes);
+        // The answer of the stream has no end.
+        if head.split_once("\r\n\r\n").is_some_and(|(head, _)| head.contains("event-stream")) {
+            break;
+        }
+    }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
     let code = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a code");
@@ -177,7 +184,7 @@ fn every_route_refuses_every_wrong_request() {
         let (port, token) = (web.port, web.token());
         let table = routes();
         assert!(table.len() > 14, "the table is the server's own");
-        for route in table.iter().copied().filter(|route| route.endpoint != Endpoint::Stream) {
+        for route in table.iter().copied() {
             let (method, path) = (route.method, route.path);
             let good = accepted(port, &token, route);
             let code = |method: &str, headers: &[(&'static str, String)]| {
@@ -241,6 +248,8 @@ fn every_route_refuses_every_wrong_request() {
             assert_eq!(code(method, &with(&good, "Authorization", None)), unknown, "{path}");
             let basic = with(&good, "Authorization", Some("Basic eDp5"));
             assert_eq!(code(method, &basic), unknown, "{path}");
+            let wrong = with(&good, "Authorization", Some(&format!("Bearer {token}0")));
+            assert_eq!(code(method, &wrong), unknown, "{path}: a wrong token");
             for other in ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "PATCH"] {
                 if other != method {
                     let expected = if is_private { 404 } else { 405 };
@@ -303,8 +312,21 @@ fn a_link_is_good_once_and_a_token_survives_a_restart() {
         let (url, code) = second.stdout.trim().split_once("/#k=").expect("a link");
         assert_eq!(url, format!("http://127.0.0.1:{}", web.port));
         assert_eq!(web.pair(code).code, 200);
-        let running = home.run(&["web"]);
+        let running = home.run(&["web", "--allow-control"]);
         assert_eq!(running.code, Some(5), "{}", running.stderr);
+        for words in [format!("{url}, without control"), format!("`kill {}`", web.pid())] {
+            assert!(running.stderr.contains(&words), "{}", running.stderr);
+        }
+        for args in [
+            &["web", "--link", "--allow-control"] as &[&str],
+            &["web", "--link", "--listen", "127.0.0.1:0"],
+            &["web", "--link", "install"],
+            &["web", "--qr", "install"],
+            &["web", "--allow-control", "uninstall"],
+        ] {
+            let refused = home.run(args);
+            assert_eq!((refused.code, &*refused.stdout), (Some(2), ""), "{args:?}");
+        }
         let argv = std::fs::read(format!("/proc/{}/cmdline", web.child.id())).expect("readable");
         assert!(!String::from_utf8_lossy(&argv).contains(&web.code));
         let mode = |file: &str| {
@@ -355,22 +377,27 @@ fn only_a_page_over_https_keeps_its_token() {
 fn bodies_are_limited() {
     sandboxed(|| {
         let home = home();
-        let web = Web::start(&home, &[]);
-        let too_large = MAX_BODY_BYTES + 1;
-        let announced = format!(
-            "POST /api/pair HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nContent-Length: {too_large}\r\n\r\n",
-            web.port
-        );
-        assert_eq!(web.exchange(&announced).code, 413);
-        let chunk = "x".repeat(MAX_BODY_BYTES + 1);
-        let chunked = format!(
-            "POST /api/pair HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{too_large:x}\r\n{chunk}\r\n0\r\n\r\n",
-            web.port
-        );
-        assert_eq!(web.exchange(&chunked).code, 413);
-        let large = format!("{{\"code\":\"{}\"}}", "x".repeat(MAX_BODY_BYTES - 100));
-        let read = web.ask("POST /api/pair", "Content-Type: application/json\r\n", &large);
-        assert_eq!(read.code, 401, "it is read");
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        for (path, field, most, read) in [
+            ("/api/pair", "code", MAX_PAIRING_BODY_BYTES, 401),
+            ("/api/stop", "id", MAX_BODY_BYTES, 404),
+        ] {
+            let too_large = most + 1;
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n",
+                web.port
+            );
+            let announced = format!("{head}Content-Length: {too_large}\r\n\r\n");
+            assert_eq!(web.exchange(&announced).code, 413, "{path}");
+            let chunk = "x".repeat(too_large);
+            let chunked = format!(
+                "{head}Transfer-Encoding: chunked\r\n\r\n{too_large:x}\r\n{chunk}\r\n0\r\n\r\n"
+            );
+            assert_eq!(web.exchange(&chunked).code, 413, "{path}");
+            let large = json!({field: "x".repeat(most - 100)});
+            assert_eq!(web.post(&token, path, &large).code, read, "{path}: it is read");
+        }
     });
 }
 

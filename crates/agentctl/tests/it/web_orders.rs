@@ -14,12 +14,12 @@ use crate::launched::{launch, status, until_stopped};
 use crate::web::Web;
 
 /// A page that reads its stream.
-struct Page {
+pub(crate) struct Page {
     lines: BufReader<TcpStream>,
 }
 
 impl Page {
-    fn open(web: &Web, token: &str, query: &str) -> Self {
+    pub(crate) fn open(web: &Web, token: &str, query: &str) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("a listener");
         stream.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
         let head = format!(
@@ -47,7 +47,7 @@ impl Page {
     }
 
     /// Waits for an event that fits.
-    fn until(&mut self, what: &str, fits: impl Fn(&str, &Value) -> bool) -> Value {
+    pub(crate) fn until(&mut self, what: &str, fits: impl Fn(&str, &Value) -> bool) -> Value {
         for _ in 0..1000 {
             let (name, data) = self.next();
             if fits(&name, &data) {
@@ -62,7 +62,7 @@ fn is_session(row: &Value, id: &str, state: &str) -> bool {
     row["id"] == id && row["status"] == state
 }
 
-fn has_row(data: &Value, id: &str, state: &str) -> bool {
+pub(crate) fn has_row(data: &Value, id: &str, state: &str) -> bool {
     data["rows"].as_array().is_some_and(|rows| rows.iter().any(|row| is_session(row, id, state)))
 }
 
@@ -76,6 +76,8 @@ fn an_answer_is_delivered_and_the_stream_tells_it() {
         let token = web.token();
         let mut page = Page::open(&web, &token, &format!("?talk=demo:{id}"));
         let mut plain = Page::open(&web, &token, "");
+        let hello = json!({"control": true, "home": home.path()});
+        assert_eq!(page.next(), ("hello".to_owned(), hello));
         let first = page.until("the first look", |name, _| name == "look");
         assert_eq!((&first["full"], &first["asks"][0]["id"]), (&json!(true), &ask["id"]));
         assert!(has_row(&first, &id, "waiting"), "{first}");

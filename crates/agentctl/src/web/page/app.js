@@ -8,12 +8,12 @@ import { SessionList, titleOf } from "./list.js";
 import { Talk } from "./talk.js";
 
 const { body } = document;
-const state = { asks: [], control: false, connected: false, known: false, looked: false };
+const state = { asks: [], control: false, connected: false, looked: false };
 const list = new SessionList();
 const world = { session: (key) => list.get(key), asks: () => state.asks, control: () => state.control, connected: () => state.connected, counted: paintCount };
 const inbox = new Board(byId("cards"), world, () => true, "Nothing waits for you.");
 const talk = new Talk(world);
-const stream = new Stream({ ready, look: takeLook, said: (event) => talk.said(event), lost });
+const stream = new Stream({ hello, look: takeLook, said: (event) => talk.said(event), lost });
 
 // --- pairing
 
@@ -54,13 +54,10 @@ function enter() {
 }
 
 // Learns what this server allows, which may be something else after a restart.
-async function ready() {
-	if (!state.known) {
-		const { control, home } = await get("/api/begin");
-		if (state.looked && control !== state.control) location.reload();
-		Object.assign(state, { known: true, control });
-		setHome(home);
-	}
+function hello({ control, home }) {
+	if (state.looked && control !== state.control) location.reload();
+	state.control = control;
+	setHome(home);
 	byId("begin-link").hidden = !state.control;
 	byId("read-only").hidden = state.control;
 	if (body.dataset.view === "start") route();
@@ -82,7 +79,7 @@ function takeLook(look) {
 	else if (changed.length) say(changed.length === 1 ? `${titleOf(changed[0])}: ${changed[0].status}` : `${changed.length} sessions changed their status`);
 	if (look.gone.length && byId("ended").checked) readEnded();
 	state.looked = true;
-	if (inbox.focus(state.wanted)) state.wanted = null;
+	showWanted();
 	performance.clearMeasures();
 	performance.measure("look", { start });
 }
@@ -114,7 +111,7 @@ function announce([first, ...others]) {
 }
 
 function lost(refusal, wait) {
-	Object.assign(state, { connected: false, known: false });
+	state.connected = false;
 	inbox.each((card) => card.arm());
 	talk.board?.each((card) => card.arm());
 	byId("banner").hidden = false;
@@ -139,6 +136,7 @@ function route() {
 	const [, place, name = "", tab = ""] = location.hash.split("/");
 	const key = new URLSearchParams(`k=${name.replaceAll("+", "%2B").replaceAll("&", "%26")}`).get("k");
 	const before = talk.key;
+	state.wanted = place === "ask" && key;
 	const view = place === "session" && key ? "session" : place === "begin" && state.control ? "begin" : "home";
 	body.dataset.view = view;
 	list.select(view === "session" ? key : null);
@@ -151,10 +149,18 @@ function route() {
 	talk.close();
 	stream.follow(null);
 	if (view === "begin") return showBegin();
-	if (place === "ask" && !inbox.focus(key)) state.wanted = key;
+	showWanted();
 	// The focus goes back to the row that was opened.
 	if (before && place !== "ask") list.items.get(before)?.firstChild.focus();
 	inbox.moved();
+}
+
+// Shows the ask that the address names, once there was a look.
+function showWanted() {
+	const { wanted } = state;
+	const found = !wanted || inbox.focus(wanted);
+	byId("stale").hidden = found || !state.looked;
+	if (found) state.wanted = null;
 }
 
 // --- keys

@@ -1,6 +1,6 @@
 // One card for each ask: the whole request, and the decisions that the agent offers as buttons.
 
-import { ageOf, fill, folder, h, patchLines, setText } from "./dom.js";
+import { ageOf, folder, h, openDialog, patchLines, setText } from "./dom.js";
 import { keyOf, routeOf, shortId, titleOf } from "./list.js";
 import { post, wordsOf } from "./net.js";
 
@@ -10,6 +10,10 @@ const SCOPES = { session: "for the rest of this session", project: "for this pro
 const DONE = { allow: "Allowed", always: "Allowed, rule stored", deny: "Denied", fields: "Answered", stop: "Turn ended" };
 
 let numbers = 0;
+
+// One ask may have two cards, in the inbox and in its session. An answer from one of them is that of both.
+const cards = new Set();
+const answered = new Map();
 
 export class Card {
 	constructor(board, ask) {
@@ -26,6 +30,26 @@ export class Card {
 			this.arm();
 		});
 		this.observer.observe(this.end);
+		cards.add(this);
+		this.adopt();
+	}
+
+	// Tells all cards of this ask how its answer stands.
+	share(state, text) {
+		answered.set(this.ask.id, { state, text });
+		for (const card of cards) {
+			if (card !== this && !card.element.isConnected) cards.delete(card);
+			else if (card.ask.id === this.ask.id) card.adopt();
+		}
+	}
+
+	adopt() {
+		const { state, text } = answered.get(this.ask.id) ?? {};
+		if (!state || this.state === "settled") return;
+		if (state === "settled") return this.settle(text);
+		this.state = state;
+		setText(this.outcome, text);
+		this.arm();
 	}
 
 	heading() {
@@ -84,7 +108,7 @@ export class Card {
 				has("allow") && button("allow", true, () => "allow", `Allow: ${title}`, "Allow"),
 				fields.length > 0 && button("allow.answer", true, () => this.given(), `Answer: ${title}`, "Answer")),
 			...rules,
-			h("div.further", has("deny") && h("details", h("summary", "Tell the agent why not"), message), has("stop") && button("quiet", false, () => "stop", `End the turn: ${title}`, "End the turn")),
+			h("div.further", has("deny") && h("details", h("summary", "Tell the agent why not"), message), has("stop") && button("quiet", false, endTurn, `End the turn: ${title}`, "End the turn")),
 		];
 	}
 
@@ -128,27 +152,25 @@ export class Card {
 		if (button.getAttribute("aria-disabled") === "true") {
 			return setText(this.outcome, !this.board.connected() ? "Not connected." : this.endSeen ? "The card has just moved. Press again." : "Read to the end of the card first.");
 		}
-		const given = reply();
-		if (!given) return setText(this.outcome, "Choose an answer first.");
-		this.state = "busy";
-		this.arm();
-		setText(this.outcome, "Sending…");
+		const given = await reply();
+		if (this.state !== "open") return;
+		if (!given) return setText(this.outcome, given === null ? "Choose an answer first." : "");
+		this.share("busy", "Sending…");
 		try {
 			const answer = await post("/api/answer", { ask: this.ask.id, reply: given });
 			const moved = answer.moved?.says ?? "delivered, the agent was not seen to move yet";
 			const lost = answer.words_lost ? " This agent has no field for the message." : "";
-			this.settle(`${DONE[given] ?? DONE[Object.keys(given)[0]]} here: ${moved}.${lost}`);
+			this.share("settled", `${DONE[given] ?? DONE[Object.keys(given)[0]]} here: ${moved}.${lost}`);
 		} catch (refusal) {
 			const words = `Not taken: ${wordsOf(refusal)}`;
-			if (this.gone || refusal.status === 404) return this.settle(words);
-			this.state = "open";
-			setText(this.outcome, words);
-			this.arm();
+			this.share(this.gone || refusal.status === 404 ? "settled" : "open", words);
 		}
 	}
 
 	vanish() {
 		this.gone = true;
+		// An ask that is opened again is a new one.
+		if (this.state === "settled") answered.delete(this.ask.id);
 		if (this.state !== "open") return;
 		const row = this.board.session(keyOf(this.ask));
 		this.settle(`No longer open: answered elsewhere, or the agent went on.${row ? ` The session is ${row.status}.` : ""}`);
@@ -174,6 +196,11 @@ export class Card {
 		// A link or selected text in the card is not a tap on the card.
 		if (this.state === "settled" && !event.target.closest("a") && !String(getSelection())) this.board.dismiss(this);
 	}
+}
+
+async function endTurn() {
+	const choice = await openDialog("End the turn?", h("p", "The agent stops its work without an answer."), ["Cancel", "End the turn"]);
+	return choice === "End the turn" && "stop";
 }
 
 function partOf(part) {

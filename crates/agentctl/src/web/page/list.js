@@ -11,7 +11,8 @@ export function keyOf(row) {
 
 export const routeOf = (key, tab) => `#/session/${encodeURIComponent(key).replaceAll("%3A", ":")}${tab ? `/${tab}` : ""}`;
 export const shortId = (row) => (row.session_id ?? row.id)?.slice(0, 8) ?? `pid ${row.pid}`;
-export const titleOf = (row) => row.title ?? row.prompt ?? row.name ?? "no title yet";
+// The name that the user gave comes first.
+export const titleOf = ({ name, group, title, prompt }) => [name ?? group, title ?? prompt ?? (name || group ? null : "no title yet")].filter(Boolean).join(": ");
 export const isLive = (row) => row.status !== "error" && row.status !== "stopped";
 
 // The status and its detail: `running  tool: npm test`.
@@ -108,7 +109,7 @@ export class SessionList {
 			this.items.set(key, item);
 			mark(item.firstChild, key === this.current);
 		}
-		const digest = JSON.stringify([row.status, reasonOf(row), row.cwd, titleOf(row), row.name, newest(row)]);
+		const digest = JSON.stringify([row.status, reasonOf(row), row.cwd, titleOf(row), newest(row)]);
 		if (item.digest !== digest) item.firstChild.replaceChildren(...parts(row));
 		item.digest = digest;
 		return item;
@@ -119,6 +120,6 @@ function parts(row) {
 	return [
 		h("span.head", h("span.title", { dir: "auto" }, titleOf(row)), ageOf(newest(row))),
 		h("span.state", stateOf(row)),
-		h("span.meta", h("span", row.adapter), h("code", shortId(row)), row.name && h("span.name", row.name), folder(row.cwd)),
+		h("span.meta", h("span", row.adapter), h("code", shortId(row)), folder(row.cwd)),
 	];
 }

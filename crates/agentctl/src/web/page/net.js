@@ -100,7 +100,6 @@ export class Stream {
 		this.heard = Date.now();
 		let refusal = null;
 		try {
-			await this.handlers.ready();
 			const answer = await get("/api/stream", { talk: this.talk }, this.abort.signal);
 			await this.read(answer.body.pipeThrough(new TextDecoderStream()).getReader(), generation);
 		} catch (error) {

@@ -90,8 +90,9 @@ export class Talk {
 		this.text = h("textarea", { rows: 2, id: "message", placeholder: "Message to the agent", "aria-label": "Message to the agent", onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && this.send(event) });
 		this.composer = h("form.composer", { onsubmit: (event) => this.send(event) }, this.text, h("button.primary", "Send"));
 		this.waits = h("p.note", "It waits for an answer; a message is never an answer.");
+		this.unsent = h("p.notice", { role: "status", hidden: true });
 		const cards = h("div");
-		this.talk = h("div.talk", this.earlier, this.lines, cards, this.waits, this.composer);
+		this.talk = h("div.talk", this.earlier, this.lines, cards, this.waits, this.unsent, this.composer);
 		this.work = h("div.work");
 		fill(this.element, h("header", h("a.back", { href: "#/" }, "‹ All"), h("div.bar", this.title, this.stop), this.state, this.meta, this.tabs), this.notice, this.talk, this.work);
 		this.board = new Board(cards, this.world, (ask) => keyOf(ask) === this.key, "");
@@ -125,7 +126,7 @@ export class Talk {
 		const control = this.world.control();
 		setText(this.title, row ? titleOf(row) : this.key);
 		fill(this.state, row && stateOf(row));
-		fill(this.meta, row && [h("span", row.adapter), h("code", shortId(row)), row.name && h("span", row.name), row.model && h("span", row.model), folder(row.cwd), ageOf(row.last_activity_at ?? row.started_at, " ago")]);
+		fill(this.meta, row && [h("span", row.adapter), h("code", shortId(row)), row.model && h("span", row.model), folder(row.cwd), ageOf(row.last_activity_at ?? row.started_at, " ago")]);
 		this.stop.hidden = !(control && row && isLive(row));
 		this.composer.hidden = !(control && row?.id && row.status !== "waiting");
 		this.waits.hidden = !(control && row?.status === "waiting");
@@ -181,11 +182,11 @@ export class Talk {
 		this.scroller.scrollTop = this.scroller.scrollHeight;
 	}
 
-	tell(text, isBad) {
-		this.notice.hidden = !text;
-		this.notice.classList.toggle("bad", Boolean(isBad));
-		setText(this.notice, text);
-		this.notice.scrollIntoView({ block: "nearest" });
+	tell(text, isBad, notice = this.notice) {
+		notice.hidden = !text;
+		notice.classList.toggle("bad", Boolean(isBad));
+		setText(notice, text);
+		notice.scrollIntoView({ block: "nearest" });
 	}
 
 	async send(event) {
@@ -196,9 +197,9 @@ export class Talk {
 		try {
 			await post("/api/send", { session: this.key, text });
 			this.text.value = "";
-			this.tell("");
+			this.tell("", false, this.unsent);
 		} catch (refusal) {
-			this.tell(`Not sent: ${wordsOf(refusal)}`, true);
+			this.tell(`Not sent: ${wordsOf(refusal)}`, true, this.unsent);
 		}
 		this.isSending = false;
 	}

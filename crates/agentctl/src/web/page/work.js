@@ -51,8 +51,8 @@ function byFile(patch) {
 
 function recorded({ files, patches, commands, unanswered }) {
 	return [
-		commands > 0 && note(`${commands} shell commands are not recorded with what they changed.`),
-		unanswered > 0 && note(`${unanswered} changes have no result yet.`),
+		commands > 0 && note(`${commands === 1 ? "1 shell command is" : `${commands} shell commands are`} not recorded with what they changed.`),
+		unanswered > 0 && note(`${unanswered === 1 ? "1 change has" : `${unanswered} changes have`} no result yet.`),
 		!files.length && h("p.empty", "No changed file is recorded."),
 		files.map((file) => h("details.file",
 			h("summary", h("bdi", file.path), ` ${file.kind} `, counts(file), { different: " changed since", gone: " gone now" }[file.now]),
