@@ -6,6 +6,7 @@
 mod app;
 mod keys;
 mod layout;
+mod newest;
 mod orders;
 mod pages;
 mod screen;
@@ -26,6 +27,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::Time;
 
 use self::app::{Action, App, Clock, Message};
+use self::newest::NewestLook;
 use self::orders::Orders;
 use self::pages::Pages;
 use self::screen::Painter;
@@ -61,13 +63,14 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
         launch_refusal: loaded.check_launch().err().map(|why| why.message().to_owned()),
     };
     let (sender, messages) = channel();
+    let newest = NewestLook::default();
     // Watching may fail, so it begins before the screen is entered.
     let sessions = Sessions::open(&fleet, loaded.source_faults(), form.is_notified)?;
     let screen = Screen::open_with_keys(calls(&sender))?;
     let screen = Arc::new(screen);
     screen::spawn_key_thread(sender.clone());
     let threads = Threads {
-        sessions: sessions.spawn(Arc::clone(&screen), sender.clone()),
+        sessions: sessions.spawn(Arc::clone(&screen), newest.clone(), sender.clone()),
         talks: Talks::spawn(fleet.clone(), form.has_colour, sender.clone()),
         pages: Pages::spawn(world.clone(), sender.clone()),
         orders: Orders::new(world, sender),
@@ -76,7 +79,7 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
     let app = App::new(screen.size(), &fleet.host.home, fleet.host.now());
     let host = Arc::clone(&fleet.host);
     let (painter, began) = (Painter::new(), Instant::now());
-    Top { app, screen, threads, look, host, painter, began }.show(&messages)
+    Top { app, screen, threads, newest, look, host, painter, began }.show(&messages)
 }
 
 /// The sessions of this machine, and the settings of orders.
@@ -115,6 +118,7 @@ struct Top {
     app: App,
     screen: Arc<Screen>,
     threads: Threads,
+    newest: NewestLook,
     look: view::Look,
     host: Arc<Host>,
     painter: Painter,
@@ -167,6 +171,7 @@ impl Top {
                 let (columns, lines) = self.screen.size();
                 Message::Resized(columns, lines)
             }
+            Message::NewLook => self.newest.take().unwrap_or(Message::NewLook),
             other => other,
         };
         let is_test = cfg!(debug_assertions)

@@ -108,6 +108,8 @@ pub(crate) enum Message {
     Wheel(bool, u16),
     /// Another size: columns and lines.
     Resized(u16, u16),
+    /// A new list, or new asks, can be taken from their place.
+    NewLook,
     /// A new list.
     Look(Box<Look>),
     /// New asks; the list is the same.
@@ -270,7 +272,7 @@ impl App {
             Message::Page { request, lines } => self.page.take(&request, lines),
             Message::Warn(warnings) => self.warnings = warnings,
             Message::Done(result) => self.done(result),
-            Message::Timer => {}
+            Message::NewLook | Message::Timer => {}
         }
         self.show_ask(clock);
         self.lay_out();
