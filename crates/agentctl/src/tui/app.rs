@@ -3,6 +3,7 @@
 
 mod asking;
 mod detail;
+mod leaving;
 mod rows;
 mod typing;
 
@@ -136,7 +137,9 @@ pub(crate) enum Message {
     Done(OrderResult),
     /// The time of [`App::next_change`] has come.
     Timer,
-    /// The user leaves: a signal, or the terminal is gone.
+    /// Ctrl-C.
+    Interrupt,
+    /// The program must end: a signal, or the terminal is gone.
     Leave,
 }
 
@@ -214,6 +217,10 @@ pub(crate) struct App {
     pub(crate) now: Time,
     /// The panes; `None` if the terminal is too small.
     pub(crate) layout: Option<Layout>,
+    /// The number of orders that are under way.
+    pub(crate) open_orders: usize,
+    /// The user leaves once the orders are done.
+    is_leaving: bool,
     /// Paths in asks begin with `~` for this directory.
     home: PathBuf,
 }
@@ -242,6 +249,8 @@ impl App {
             is_starting: true,
             now,
             layout: None,
+            open_orders: 0,
+            is_leaving: false,
             home: home.to_owned(),
         };
         app.lay_out();
@@ -271,13 +280,16 @@ impl App {
             }
             Message::Page { request, lines } => self.page.take(&request, lines),
             Message::Warn(warnings) => self.warnings = warnings,
-            Message::Done(result) => self.done(result),
+            Message::Done(result) => self.done(result, &mut actions),
+            Message::Interrupt => self.leave(&mut actions),
             Message::NewLook | Message::Timer => {}
         }
         self.show_ask(clock);
         self.lay_out();
         self.note_ask_place(place, is_key, clock);
         self.read_details(&mut actions);
+        self.open_orders +=
+            actions.iter().filter(|action| matches!(action, Action::Order(_))).count();
         actions
     }
 
@@ -319,15 +331,6 @@ impl App {
         if is_changed {
             self.page.request = None;
         }
-    }
-
-    fn done(&mut self, OrderResult { order, lines }: OrderResult) {
-        if let Order::Answer { ask, .. } = &order {
-            self.answered(ask, &lines);
-        }
-        let is_error = lines.is_err();
-        let lines = lines.unwrap_or_else(|failure| failure);
-        self.notice = Some(Notice { lines, is_error });
     }
 
     fn key(&mut self, key: Key, clock: Clock, actions: &mut Vec<Action>) {
@@ -415,7 +418,7 @@ impl App {
             }
             Command::Redraw => actions.push(Action::Redraw),
             Command::Help => self.help = Some(0),
-            Command::Quit => actions.push(Action::Leave),
+            Command::Quit => self.leave(actions),
         }
     }
 

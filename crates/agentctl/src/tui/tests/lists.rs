@@ -1,7 +1,7 @@
 //! The list: selection, filter, history, orders.
 
 use super::{Desk, NOW_MS, OTHER, WAITING, at, session};
-use crate::tui::app::{Action, Detail, Message, Order};
+use crate::tui::app::{Action, Detail, Message, Order, OrderResult};
 use crate::tui::keys::{Focus, Key};
 
 const THIRD: &str = "01a1dedb-0000-4000-8000-000000000003";
@@ -152,4 +152,36 @@ fn ten_thousand_rows_are_filtered_and_moved_through() {
     assert_eq!(desk.app.list.visible(layout.list.height).count(), usize::from(layout.list.height));
     desk.type_keys("/0000270f");
     assert_eq!(desk.app.list.position(), (1, 1));
+}
+
+/// Stops the selected session; returns the order.
+fn stopping(desk: &mut Desk) -> Order {
+    desk.press(Key::Char('x'));
+    let actions = desk.press(Key::Char('y'));
+    let order = |action: &Action| match action {
+        Action::Order(order) => Some(order.clone()),
+        _ => None,
+    };
+    actions.iter().find_map(order).expect("an order")
+}
+
+#[test]
+fn an_order_under_way_is_delivered_before_top_leaves_and_a_second_q_leaves_at_once() {
+    let mut desk = desk();
+    let order = stopping(&mut desk);
+    assert!(!desk.press(Key::Char('q')).contains(&Action::Leave));
+    assert!(desk.notice().contains("is being delivered"), "{}", desk.notice());
+    let done = |lines| Message::Done(OrderResult { order: order.clone(), lines });
+    assert!(desk.tell(done(Ok(vec!["stopped".to_owned()]))).contains(&Action::Leave));
+    let mut desk = self::desk();
+    stopping(&mut desk);
+    assert!(!desk.tell(Message::Interrupt).contains(&Action::Leave), "Ctrl-C is like q");
+    assert!(desk.press(Key::Char('q')).contains(&Action::Leave));
+    let mut desk = self::desk();
+    stopping(&mut desk);
+    desk.press(Key::Char('q'));
+    let refused = desk.tell(done(Err(vec!["error: it is not yours".to_owned()])));
+    assert!(!refused.contains(&Action::Leave), "a failure is read first");
+    assert_eq!(desk.notice(), "error: it is not yours");
+    assert!(desk.press(Key::Char('q')).contains(&Action::Leave));
 }
