@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use agentctl_core::model::{Ask, Reply, Status, Time};
 
 pub(crate) use self::asking::{ShownAsk, may_answer};
+#[cfg(test)]
+pub(crate) use self::detail::MAX_TALK_LINES;
 pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};
 pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
 pub(crate) use self::typing::{Purpose, Typed};

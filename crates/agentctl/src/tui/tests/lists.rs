@@ -1,7 +1,8 @@
 //! The list: selection, filter, history, orders.
 
 use super::{Desk, NOW_MS, OTHER, WAITING, at, session};
-use crate::tui::app::{Action, Detail, Message, Order, OrderResult};
+use crate::face::{Line, LineKind};
+use crate::tui::app::{Action, Detail, MAX_TALK_LINES, Message, Order, OrderResult};
 use crate::tui::keys::{Focus, Key};
 
 const THIRD: &str = "01a1dedb-0000-4000-8000-000000000003";
@@ -184,4 +185,20 @@ fn an_order_under_way_is_delivered_before_top_leaves_and_a_second_q_leaves_at_on
     assert!(!refused.contains(&Action::Leave), "a failure is read first");
     assert_eq!(desk.notice(), "error: it is not yours");
     assert!(desk.press(Key::Char('q')).contains(&Action::Leave));
+}
+
+#[test]
+fn only_the_last_lines_of_a_long_conversation_are_kept() {
+    let mut desk = Desk::new((80, 24));
+    let actions = desk.look(&[session(WAITING, "running", 1, "x")], Vec::new());
+    let request = |action: &Action| match action {
+        Action::ReadTalk(request) => Some(request.clone()),
+        _ => None,
+    };
+    let request = actions.iter().find_map(request).expect("a request");
+    for is_whole in [true, false, false] {
+        let lines = vec![Line { kind: LineKind::Text, spans: Vec::new() }; MAX_TALK_LINES - 1];
+        desk.tell(Message::Talk { request: request.clone(), is_whole, lines: Ok(lines) });
+    }
+    assert_eq!(desk.app.talk.lines.len(), MAX_TALK_LINES);
 }
