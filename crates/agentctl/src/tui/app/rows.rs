@@ -2,7 +2,7 @@
 
 use agentctl_core::model::{Ask, Locator, Status, Target};
 
-use crate::face::session_argument;
+use crate::face::exact_argument;
 use crate::session_table::{ListWidths, ListedRow};
 
 /// The identity of a session over time.
@@ -53,11 +53,7 @@ impl SessionKey {
     /// Returns the text that names it on the command line.
     #[must_use]
     pub(crate) fn argument(&self) -> String {
-        match (&self.id, self.pid) {
-            (Some(id), _) => session_argument(Some(self.adapter), id),
-            (None, Some(pid)) => pid.to_string(),
-            (None, None) => String::new(),
-        }
+        exact_argument(&self.target())
     }
 }
 

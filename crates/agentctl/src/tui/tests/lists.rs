@@ -202,3 +202,14 @@ fn only_the_last_lines_of_a_long_conversation_are_kept() {
     }
     assert_eq!(desk.app.talk.lines.len(), MAX_TALK_LINES);
 }
+
+#[test]
+fn an_order_names_its_session_also_if_two_homes_share_the_id() {
+    let mut other = session(WAITING, "waiting", 2, "a copy");
+    other.root = "/mnt/copy/.claude".into();
+    let mut desk = Desk::new((80, 24));
+    desk.look(&[session(WAITING, "waiting", 1, "the first"), other], Vec::new());
+    desk.press(Key::Down);
+    let Order::Stop(key) = stopping(&mut desk) else { panic!("a stop") };
+    assert_eq!(key.argument(), format!("claude-code:{WAITING}@/mnt/copy/.claude"));
+}
