@@ -35,7 +35,7 @@ use self::screen::Painter;
 use self::sessions::Sessions;
 use self::talk::Talks;
 use crate::config::{Defaults, Loaded};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::ui::{Screen, ScreenCalls};
 
 /// How `top` is shown.
@@ -61,7 +61,7 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
     let world = World {
         fleet: fleet.clone(),
         defaults: Arc::new(loaded.defaults.clone()),
-        launch_refusal: loaded.check_launch().err().map(|why| why.message().to_owned()),
+        launch_refusal: loaded.check_launch().err(),
     };
     let (sender, messages) = channel();
     let newest = NewestLook::default();
@@ -90,7 +90,7 @@ struct World {
     fleet: Fleet,
     defaults: Arc<Defaults>,
     /// Why nothing may be launched or resumed with these settings.
-    launch_refusal: Option<String>,
+    launch_refusal: Option<Failure>,
 }
 
 /// Reports signals and other sizes of the terminal as messages.

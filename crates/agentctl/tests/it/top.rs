@@ -13,7 +13,7 @@ use testkit::{TestHome, eventually, sandboxed};
 
 use crate::daemon::signal;
 use crate::home;
-use crate::launched::{launch, until_asked};
+use crate::launched::{launch, until_asked, until_stopped};
 use crate::terminal::Terminal;
 
 /// `top` on a terminal, and the terminal's own idea of what is on its screen.
@@ -194,6 +194,24 @@ fn bare_agentctl_on_a_terminal_is_top_and_off_a_terminal_it_is_not() {
         assert_eq!(piped.code, Some(2));
         assert!(piped.stderr.contains("needs a terminal"), "{}", piped.stderr);
         assert_eq!(home.run(&[]).code, Some(2));
+    });
+}
+
+#[test]
+fn a_refused_resume_is_reported_with_its_hint() {
+    sandboxed(|| {
+        let mut home = home();
+        let id = launch(&home, "w", "do it", &[]);
+        until_stopped(&home, &id);
+        crate::configure(&home, &[], "[hooks]\non_create = 5\non_complete = 6\n");
+        let eye = Eye::start(&mut home, (100, 30), &["top"]);
+        eye.until("the list is shown", |text| text.contains("nothing is running"));
+        eye.press("H");
+        eye.until("the session is listed", |text| text.contains(&id[..8]));
+        eye.press("sagain\r");
+        let refused = eye.until("it is refused", |text| text.contains("error:"));
+        assert!(refused.contains("hint:"), "{refused}");
+        eye.press("q");
     });
 }
 
