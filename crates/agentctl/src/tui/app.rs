@@ -298,8 +298,8 @@ impl App {
     /// Returns how many sessions have each status, for the header.
     #[must_use]
     pub(crate) fn counts(&self) -> Vec<(Status, usize)> {
-        let count =
-            |status: Status| self.list.rows.iter().filter(|r| r.row.status == status).count();
+        let listed = || self.list.rows.iter().filter(|row| !row.is_gone);
+        let count = |status: Status| listed().filter(|row| row.row.status == status).count();
         let counts = Status::ALL.iter().map(|status| (*status, count(*status)));
         counts.filter(|(_, count)| *count > 0).collect()
     }
@@ -327,7 +327,7 @@ impl App {
 
     fn look(&mut self, look: Look) {
         self.is_starting = false;
-        let is_changed = self.list.replace(look.rows, look.widths);
+        let is_changed = self.list.replace((look.rows, look.widths), self.has_tree);
         self.asks = look.asks;
         self.warnings = look.warnings;
         if is_changed {

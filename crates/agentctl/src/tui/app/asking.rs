@@ -189,7 +189,8 @@ impl App {
                 _ if shown.settled.is_some() => return,
                 Some(ask) => shown.refresh(ask, clock.ms),
                 None => {
-                    let row = self.list.rows.iter().find(|row| row.asks(&shown.ask));
+                    let row =
+                        self.list.rows.iter().find(|row| !row.is_gone && row.asks(&shown.ask));
                     let now = match row {
                         _ if shown.is_answered => "answered".to_owned(),
                         Some(row) => {
