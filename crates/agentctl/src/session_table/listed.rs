@@ -83,8 +83,8 @@ impl ListedRow {
     #[must_use]
     pub fn ended(mut self) -> Self {
         self.status = Status::Stopped;
-        self.cells[STATUS] = Status::Stopped.word().to_owned();
-        self.cells[WHAT] = "not live any more".to_owned();
+        Status::Stopped.word().clone_into(&mut self.cells[STATUS]);
+        "not live any more".clone_into(&mut self.cells[WHAT]);
         self
     }
 
