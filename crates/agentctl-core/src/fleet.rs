@@ -15,6 +15,7 @@ mod order;
 mod packed;
 mod question;
 mod short_ids;
+mod tree;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

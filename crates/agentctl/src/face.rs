@@ -85,8 +85,8 @@ pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
     Arrangement, AskListRow, CONTROL_COLUMNS, Column, CompareListRow, Cut, Field, FieldValue,
     FuseListRow, FuseSessions, ListRow, LockListRow, RowContext, RunListRow, SortKey, Template,
-    TemplateError, TextTable, UnknownField, WorktreeListRow, columns_table, field_names,
-    session_argument,
+    TemplateError, TextTable, UnknownField, WorktreeListRow, columns_table, exact_argument,
+    field_names, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};

@@ -83,7 +83,7 @@ pub const EXIT_CODES: &[(u8, &str)] = &[
 ];
 
 /// The failure of a command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     kind: Kind,
     message: String,

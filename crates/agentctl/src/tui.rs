@@ -6,6 +6,7 @@
 mod app;
 mod keys;
 mod layout;
+mod newest;
 mod orders;
 mod pages;
 mod screen;
@@ -18,6 +19,7 @@ mod tests;
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -26,13 +28,14 @@ use agentctl_core::host::Host;
 use agentctl_core::model::Time;
 
 use self::app::{Action, App, Clock, Message};
+use self::newest::NewestLook;
 use self::orders::Orders;
 use self::pages::Pages;
 use self::screen::Painter;
 use self::sessions::Sessions;
 use self::talk::Talks;
 use crate::config::{Defaults, Loaded};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::ui::{Screen, ScreenCalls};
 
 /// How `top` is shown.
@@ -58,16 +61,18 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
     let world = World {
         fleet: fleet.clone(),
         defaults: Arc::new(loaded.defaults.clone()),
-        launch_refusal: loaded.check_launch().err().map(|why| why.message().to_owned()),
+        launch_refusal: loaded.check_launch().err(),
     };
     let (sender, messages) = channel();
+    let newest = NewestLook::default();
+    let is_delivering = Arc::new(AtomicBool::new(false));
     // Watching may fail, so it begins before the screen is entered.
     let sessions = Sessions::open(&fleet, loaded.source_faults(), form.is_notified)?;
-    let screen = Screen::open_with_keys(calls(&sender))?;
+    let screen = Screen::open_with_keys(calls(&sender, &is_delivering))?;
     let screen = Arc::new(screen);
     screen::spawn_key_thread(sender.clone());
     let threads = Threads {
-        sessions: sessions.spawn(Arc::clone(&screen), sender.clone()),
+        sessions: sessions.spawn(Arc::clone(&screen), newest.clone(), sender.clone()),
         talks: Talks::spawn(fleet.clone(), form.has_colour, sender.clone()),
         pages: Pages::spawn(world.clone(), sender.clone()),
         orders: Orders::new(world, sender),
@@ -76,7 +81,7 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
     let app = App::new(screen.size(), &fleet.host.home, fleet.host.now());
     let host = Arc::clone(&fleet.host);
     let (painter, began) = (Painter::new(), Instant::now());
-    Top { app, screen, threads, look, host, painter, began }.show(&messages)
+    Top { app, screen, threads, is_delivering, newest, look, host, painter, began }.show(&messages)
 }
 
 /// The sessions of this machine, and the settings of orders.
@@ -85,13 +90,17 @@ struct World {
     fleet: Fleet,
     defaults: Arc<Defaults>,
     /// Why nothing may be launched or resumed with these settings.
-    launch_refusal: Option<String>,
+    launch_refusal: Option<Failure>,
 }
 
 /// Reports signals and other sizes of the terminal as messages.
-fn calls(sender: &Sender<Message>) -> ScreenCalls {
-    let (leaving, resized) = (sender.clone(), sender.clone());
+fn calls(sender: &Sender<Message>, is_delivering: &Arc<AtomicBool>) -> ScreenCalls {
+    let (leaving, resized, interrupted) = (sender.clone(), sender.clone(), sender.clone());
+    let is_delivering = Arc::clone(is_delivering);
     ScreenCalls {
+        stay: Box::new(move || {
+            is_delivering.load(Ordering::SeqCst) && interrupted.send(Message::Interrupt).is_ok()
+        }),
         leave: Box::new(move || {
             let _unheard = leaving.send(Message::Leave);
         }),
@@ -115,6 +124,9 @@ struct Top {
     app: App,
     screen: Arc<Screen>,
     threads: Threads,
+    /// An order is under way.
+    is_delivering: Arc<AtomicBool>,
+    newest: NewestLook,
     look: view::Look,
     host: Arc<Host>,
     painter: Painter,
@@ -167,6 +179,7 @@ impl Top {
                 let (columns, lines) = self.screen.size();
                 Message::Resized(columns, lines)
             }
+            Message::NewLook => self.newest.take().unwrap_or(Message::NewLook),
             other => other,
         };
         let is_test = cfg!(debug_assertions)
@@ -175,7 +188,9 @@ impl Top {
         let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let clock = Clock { ms, now: self.host.now() };
         let mut leaves = false;
-        for action in self.app.update(message, clock) {
+        let actions = self.app.update(message, clock);
+        self.is_delivering.store(self.app.open_orders > 0, Ordering::SeqCst);
+        for action in actions {
             match action {
                 Action::Leave => leaves = true,
                 Action::Redraw => self.painter.forget(),

@@ -1,7 +1,7 @@
 //! The order of rows: what needs a person first, then the newest, subagents right below their parent.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::model::{Session, Status, Time};
 
@@ -45,11 +45,13 @@ pub(super) fn sort<T: Placed>(sessions: &mut [T]) {
 
 /// Puts the places of subagents right behind the place of their parent.
 fn below_their_parents<T: Placed>(sessions: &[T], places: &[usize]) -> Vec<usize> {
+    // A row whose parent is not listed keeps its place among the roots: it may wait for a person.
+    let listed: HashSet<&str> = sessions.iter().filter_map(Placed::id).collect();
     // Subagents by their parent, last first: they are taken from the end.
     let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
     let mut pending = Vec::new();
     for place in places.iter().rev() {
-        match sessions[*place].parent() {
+        match sessions[*place].parent().filter(|parent| listed.contains(parent)) {
             Some(parent) => below.entry(parent).or_default().push(*place),
             None => pending.push(*place),
         }
@@ -61,7 +63,7 @@ fn below_their_parents<T: Placed>(sessions: &[T], places: &[usize]) -> Vec<usize
         let children = sessions[place].id().and_then(|id| below.remove(id));
         pending.extend(children.into_iter().flatten());
     }
-    // A subagent whose parent is not shown is shown all the same.
+    // Subagents that are their own ancestors are listed all the same.
     let mut rest: Vec<usize> = below.into_values().flatten().collect();
     rest.sort_by(|a, b| order(&sessions[*a], &sessions[*b]));
     ordered.extend(rest);

@@ -15,7 +15,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use self::short_list::{short_cow, short_list};
-use super::order::{Placed, sort};
+use super::order::Placed;
 use super::short_ids::Typed;
 use super::verdict;
 use crate::model::{
@@ -31,9 +31,9 @@ pub(super) struct Packed {
     /// Its newest entry, or its beginning: rows are ordered by it.
     newest: Option<Time>,
     pid: Option<u32>,
-    is_child: bool,
+    pub(super) is_child: bool,
     /// The session that launched it, if the rows are a tree.
-    launcher: Option<Box<str>>,
+    pub(super) launcher: Option<Box<str>>,
     /// How many bytes of its id a table shows.
     id_bytes: u8,
     /// The last piece of evidence, where the row packed before has the same.
@@ -380,17 +380,6 @@ impl Rows {
         let row = self.packed.get(at)?;
         let id = row.id()?;
         Some(id.get(..usize::from(row.id_bytes)).unwrap_or(id))
-    }
-
-    /// Puts subagents and launched sessions below the sessions that they come from.
-    #[must_use]
-    pub fn in_tree(mut self) -> Self {
-        for row in &mut self.packed {
-            let launched_by = row.unpack().launched_by;
-            row.launcher = launched_by.and_then(|by| by.id).map(String::into_boxed_str);
-        }
-        sort(&mut self.packed);
-        self
     }
 
     /// Returns the parent of one row: of a subagent, and in a tree also of a launched session.

@@ -1,4 +1,5 @@
-//! `agentctl top` on a pseudo-terminal among 10,000 old sessions: first frame, key to frame, idle, memory.
+//! `agentctl top` on a pseudo-terminal with one live session among 10,000 old ones: first list, key to frame, idle,
+//! memory. Idle includes following the conversation of the live session and checking whether it is paused.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use testkit::PseudoTerminal;
 
+use crate::asking::Kept;
 use crate::measure::{Times, ours, percentile};
 use crate::promises::Bench;
 
@@ -22,11 +24,12 @@ fn top(home: &Path) -> Command {
     command
 }
 
-/// Starts `top` and returns it with the time until its list is drawn.
-fn started(home: &Path) -> (PseudoTerminal, Duration) {
+/// Starts `top` and returns it with the time until the row of the live session is drawn. The first frame comes before
+/// the first look and has no row.
+fn started(home: &Path, agent: &Kept<'_>) -> (PseudoTerminal, Duration) {
     let start = Instant::now();
     let terminal = PseudoTerminal::start(&mut top(home), SIZE.0, SIZE.1);
-    until(&terminal, "STATUS");
+    until(&terminal, &agent.id[..8]);
     (terminal, start.elapsed())
 }
 
@@ -77,20 +80,21 @@ impl Bench<'_> {
             return;
         }
         let home = self.largest_home().path.clone();
+        let agent = Kept::launch(&home);
         let (mut list, mut first) = (Vec::new(), Vec::new());
         for _ in 0..self.options.runs {
             let start = Instant::now();
             let listed = ours(&home, &["list"]).env("AGENTCTL_NO_DAEMON", "1").status();
             assert!(listed.expect("started").success());
             list.push(start.elapsed().as_secs_f64() * 1e3);
-            let (mut terminal, took) = started(&home);
+            let (mut terminal, took) = started(&home, &agent);
             first.push(took.as_secs_f64() * 1e3);
             terminal.press("q");
             let _left = terminal.ended();
         }
-        let what = format!("{WHAT}: first frame");
+        let what = format!("{WHAT}: first list");
         self.at_most_above(what, "`list`", Times::of(list, first), 50.0);
-        let (mut terminal, _) = started(&home);
+        let (mut terminal, _) = started(&home, &agent);
         quiet(&terminal);
         let (_, live) = usage(terminal.pid());
         let before = (usage(terminal.pid()).0, terminal.output_length());

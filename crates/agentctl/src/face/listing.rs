@@ -18,6 +18,7 @@ mod worktrees;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::shortened;
+use agentctl_core::model::Target;
 use anstyle::Style;
 use serde::Serialize;
 
@@ -89,4 +90,13 @@ fn shown_sessions<'a>(
 #[must_use]
 pub fn session_argument(adapter: Option<&str>, id: &str) -> String {
     adapter.map_or_else(|| id.to_owned(), |adapter| format!("{adapter}:{id}"))
+}
+
+/// Returns the argument that names exactly this session or process, also if two homes share the id.
+#[must_use]
+pub fn exact_argument(target: &Target) -> String {
+    match (&target.session, target.pid) {
+        (Some(locator), _) => format!("{}:{}@{}", target.adapter, locator.id, target.root),
+        (None, pid) => pid.map(|pid| pid.to_string()).unwrap_or_default(),
+    }
 }

@@ -2,7 +2,8 @@
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::model::Target;
-use agentctl_core::transcript::{PageBefore, Transcript, TranscriptError};
+use agentctl_core::native::watch::Watch;
+use agentctl_core::transcript::{Earlier, PageBefore, Transcript, TranscriptError};
 use serde::Serialize;
 
 use super::{Conversation, Line, View};
@@ -16,6 +17,9 @@ pub struct TalkPage {
     pub before: Option<String>,
     /// The number of messages before the page, at least.
     pub earlier: usize,
+    /// The number of messages before the page is exact.
+    #[serde(skip)]
+    pub is_earlier_exact: bool,
 }
 
 /// The growth of a conversation.
@@ -61,6 +65,18 @@ impl Talk {
         Ok(if lines.is_empty() { TalkGrowth::Nothing } else { TalkGrowth::Lines(lines) })
     }
 
+    /// Returns the line about the messages before a page, with how to see them; none if there are none.
+    #[must_use]
+    pub fn earlier_line(&self, page: &TalkPage, hint: &str) -> Option<Line> {
+        let earlier = Earlier { messages: page.earlier, is_exact: page.is_earlier_exact };
+        self.conversation.earlier_line(earlier, hint)
+    }
+
+    /// Starts a watch for its growth; fails with `Asked` if nothing announces it.
+    pub fn watch(&self) -> Result<Watch, TranscriptError> {
+        self.transcript.watch()
+    }
+
     /// Says whether a server or a database keeps the conversation, so that reading it costs a question.
     #[must_use]
     pub fn is_asked_for(&self) -> bool {
@@ -90,5 +106,6 @@ fn page(
     let lines = conversation.lines(&page.messages);
     let before = before.map(|place| place.to_string());
     let earlier = page.earlier.map_or(0, |earlier| earlier.messages);
-    Ok((conversation, TalkPage { lines, before, earlier }))
+    let is_earlier_exact = page.earlier.is_some_and(|earlier| earlier.is_exact);
+    Ok((conversation, TalkPage { lines, before, earlier, is_earlier_exact }))
 }

@@ -8,7 +8,7 @@ use agentctl_core::inbox::Answerer;
 use agentctl_core::model::Target;
 
 use super::Shared;
-use crate::face::{refused_below, session_argument, unresolved};
+use crate::face::{exact_argument, refused_below, session_argument, unresolved};
 use crate::failure::{Failure, Kind};
 
 /// The id that means the session of the caller.
@@ -33,7 +33,7 @@ impl Shared {
         };
         let mut inside = targets.iter().filter(|target| self.admits(fleet, target));
         match (inside.next(), inside.next()) {
-            (Some(target), None) => Ok(exact_name(target)),
+            (Some(target), None) => Ok(exact_argument(target)),
             (None, _) => Err(nothing()),
             (Some(_), Some(_)) => {
                 let message = format!("`{text}` matches several sessions");
@@ -45,14 +45,6 @@ impl Shared {
     fn admits(&self, fleet: &Fleet, target: &Target) -> bool {
         let session = fleet.inspect(target).session;
         session.is_some_and(|session| self.scope.admits(session.cwd.as_deref()))
-    }
-}
-
-/// Returns a text that names exactly this session or process.
-fn exact_name(target: &Target) -> String {
-    match (&target.session, target.pid) {
-        (Some(locator), _) => format!("{}:{}@{}", target.adapter, locator.id, target.root),
-        (None, pid) => pid.map(|pid| pid.to_string()).unwrap_or_default(),
     }
 }
 

@@ -18,8 +18,10 @@ pub struct ListedRow {
     pub root: String,
     /// The whole id.
     pub id: Option<String>,
-    /// The process.
+    /// The process, if there is no session.
     pub pid: Option<u32>,
+    /// The process, with or without a session.
+    pub process: Option<u32>,
     /// The session that it is a subagent of.
     pub parent: Option<String>,
     /// The status.
@@ -64,6 +66,7 @@ impl ListedRow {
             Some(Self {
                 adapter: session.adapter,
                 root: session.root,
+                process: session.pid,
                 pid: if session.id.is_some() { None } else { session.pid },
                 id: session.id,
                 parent: session.parent,
@@ -74,6 +77,15 @@ impl ListedRow {
             })
         };
         (0..rows.len()).filter_map(row).collect()
+    }
+
+    /// Returns the row of the session after its end, which no list has.
+    #[must_use]
+    pub fn ended(mut self) -> Self {
+        self.status = Status::Stopped;
+        Status::Stopped.word().clone_into(&mut self.cells[STATUS]);
+        "not live any more".clone_into(&mut self.cells[WHAT]);
+        self
     }
 
     /// Returns the part of the id that the list shows, or the pid, without its indentation.
@@ -126,6 +138,13 @@ impl ListWidths {
             widths[NAME] = 0;
         }
         Self(widths)
+    }
+
+    /// Returns the widths with room for one more row.
+    #[must_use]
+    pub fn with(self, row: &ListedRow) -> Self {
+        let Self(row) = Self::of(std::slice::from_ref(row));
+        Self(std::array::from_fn(|at| self.0[at].max(row[at])))
     }
 
     /// Fits the columns into a number of terminal columns, as the table of `list` does.

@@ -3,6 +3,7 @@
 
 mod asking;
 mod detail;
+mod leaving;
 mod rows;
 mod typing;
 
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 use agentctl_core::model::{Ask, Reply, Status, Time};
 
 pub(crate) use self::asking::{ShownAsk, may_answer};
+#[cfg(test)]
+pub(crate) use self::detail::MAX_TALK_LINES;
 pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};
 pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
 pub(crate) use self::typing::{Purpose, Typed};
@@ -108,6 +111,8 @@ pub(crate) enum Message {
     Wheel(bool, u16),
     /// Another size: columns and lines.
     Resized(u16, u16),
+    /// A new list, or new asks, can be taken from their place.
+    NewLook,
     /// A new list.
     Look(Box<Look>),
     /// New asks; the list is the same.
@@ -134,7 +139,9 @@ pub(crate) enum Message {
     Done(OrderResult),
     /// The time of [`App::next_change`] has come.
     Timer,
-    /// The user leaves: a signal, or the terminal is gone.
+    /// Ctrl-C.
+    Interrupt,
+    /// The program must end: a signal, or the terminal is gone.
     Leave,
 }
 
@@ -212,6 +219,10 @@ pub(crate) struct App {
     pub(crate) now: Time,
     /// The panes; `None` if the terminal is too small.
     pub(crate) layout: Option<Layout>,
+    /// The number of orders that are under way.
+    pub(crate) open_orders: usize,
+    /// The user leaves once the orders are done.
+    is_leaving: bool,
     /// Paths in asks begin with `~` for this directory.
     home: PathBuf,
 }
@@ -240,6 +251,8 @@ impl App {
             is_starting: true,
             now,
             layout: None,
+            open_orders: 0,
+            is_leaving: false,
             home: home.to_owned(),
         };
         app.lay_out();
@@ -269,21 +282,24 @@ impl App {
             }
             Message::Page { request, lines } => self.page.take(&request, lines),
             Message::Warn(warnings) => self.warnings = warnings,
-            Message::Done(result) => self.done(result),
-            Message::Timer => {}
+            Message::Done(result) => self.done(result, &mut actions),
+            Message::Interrupt => self.leave(&mut actions),
+            Message::NewLook | Message::Timer => {}
         }
         self.show_ask(clock);
         self.lay_out();
         self.note_ask_place(place, is_key, clock);
         self.read_details(&mut actions);
+        self.open_orders +=
+            actions.iter().filter(|action| matches!(action, Action::Order(_))).count();
         actions
     }
 
     /// Returns how many sessions have each status, for the header.
     #[must_use]
     pub(crate) fn counts(&self) -> Vec<(Status, usize)> {
-        let count =
-            |status: Status| self.list.rows.iter().filter(|r| r.row.status == status).count();
+        let listed = || self.list.rows.iter().filter(|row| !row.is_gone);
+        let count = |status: Status| listed().filter(|row| row.row.status == status).count();
         let counts = Status::ALL.iter().map(|status| (*status, count(*status)));
         counts.filter(|(_, count)| *count > 0).collect()
     }
@@ -311,21 +327,12 @@ impl App {
 
     fn look(&mut self, look: Look) {
         self.is_starting = false;
-        let is_changed = self.list.replace(look.rows, look.widths);
+        let is_changed = self.list.replace((look.rows, look.widths), self.has_tree);
         self.take_asks(look.asks);
         self.warnings = look.warnings;
         if is_changed {
             self.page.request = None;
         }
-    }
-
-    fn done(&mut self, OrderResult { order, lines }: OrderResult) {
-        if let Order::Answer { ask, .. } = &order {
-            self.answered(ask, &lines);
-        }
-        let is_error = lines.is_err();
-        let lines = lines.unwrap_or_else(|failure| failure);
-        self.notice = Some(Notice { lines, is_error });
     }
 
     fn key(&mut self, key: Key, clock: Clock, actions: &mut Vec<Action>) {
@@ -416,7 +423,7 @@ impl App {
             }
             Command::Redraw => actions.push(Action::Redraw),
             Command::Help => self.help = Some(0),
-            Command::Quit => actions.push(Action::Leave),
+            Command::Quit => self.leave(actions),
         }
     }
 

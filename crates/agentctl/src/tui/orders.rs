@@ -16,7 +16,7 @@ use crate::face::{
     answered_line, launch_remark, not_answered, not_sent, not_started, sent_line, stop_failure,
     stop_lines, survivor_lines, turn_ended_line, turn_not_ended, unconfirmed, unresolved,
 };
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// Starts orders.
 pub(crate) struct Orders {
@@ -85,7 +85,7 @@ fn send(world: &World, session: &str, text: &str) -> Result<Vec<String>, Failure
 
 fn resume(world: &World, session: &str, text: &str) -> Result<Vec<String>, Failure> {
     if let Some(refusal) = &world.launch_refusal {
-        return Err(Failure::new(Kind::Failed, refusal.clone()));
+        return Err(refusal.clone());
     }
     let request = LaunchRequest {
         subject: LaunchSubject::Resume { session: session.to_owned() },

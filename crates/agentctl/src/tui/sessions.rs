@@ -10,6 +10,7 @@ use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::model::{Fault, Time};
 
 use super::app::{Look, Message, TopRow};
+use super::newest::NewestLook;
 use crate::face::{
     FeedCloser, ListChanges, ListItem, ListStream, NotificationText, TerminalSequence,
     USUAL_HISTORY, beginning, fault_text,
@@ -58,7 +59,12 @@ impl Sessions {
     }
 
     /// Starts the thread.
-    pub(crate) fn spawn(self, screen: Arc<Screen>, messages: Sender<Message>) -> SessionsHandle {
+    pub(crate) fn spawn(
+        self,
+        screen: Arc<Screen>,
+        newest: NewestLook,
+        messages: Sender<Message>,
+    ) -> SessionsHandle {
         let handle = SessionsHandle {
             fleet: self.fleet.clone(),
             wanted: Arc::new(Mutex::new(query(&self.fleet, false, false))),
@@ -67,7 +73,7 @@ impl Sessions {
         };
         let wanted = Arc::clone(&handle.wanted);
         std::thread::spawn(move || {
-            let failed = self.watch(&screen, &wanted, &messages).err();
+            let failed = self.watch(&screen, &wanted, (&newest, &messages)).err();
             if let Some(error) = failed {
                 let warnings = vec![format!("changes are not noticed any more: {error}")];
                 let _unheard = messages.send(Message::Warn(warnings));
@@ -80,16 +86,16 @@ impl Sessions {
         mut self,
         screen: &Screen,
         wanted: &Mutex<Query>,
-        messages: &Sender<Message>,
+        (newest, messages): (&NewestLook, &Sender<Message>),
     ) -> io::Result<()> {
         let mut shown: Option<Rows> = None;
         let mut changes = ListChanges::default();
         let mut query = wanted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         loop {
-            let message = match self.stream.next_item(shown.as_ref())? {
+            let look = match self.stream.next_item(shown.as_ref())? {
                 ListItem::Closed => return Ok(()),
                 ListItem::Nothing => continue,
-                ListItem::Look => Message::Asks(self.stream.asks().to_vec()),
+                ListItem::Look => None,
                 ListItem::Rows(rows) => {
                     changes.compare(&rows);
                     let look = self.look(&rows);
@@ -97,7 +103,7 @@ impl Sessions {
                         self.notify(screen, &changes)?;
                     }
                     shown = Some(rows);
-                    Message::Look(Box::new(look))
+                    Some(look)
                 }
             };
             let now = wanted.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -107,7 +113,11 @@ impl Sessions {
                 query = now;
                 continue;
             }
-            if messages.send(message).is_err() {
+            let is_first = match look {
+                Some(look) => newest.put_look(look),
+                None => newest.put_asks(self.stream.asks().to_vec()),
+            };
+            if is_first && messages.send(Message::NewLook).is_err() {
                 return Ok(());
             }
         }

@@ -6,10 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::transcript::{Beyond, Limit, Selection, Transcript, TranscriptError};
 
 use super::app::{Message, TalkRequest};
-use crate::face::{Conversation, Line, View, local_date};
+use crate::face::{Line, Talk, TalkGrowth, TalkPage, View, local_date};
 
 /// A conversation is watched once it was selected for this long: who moves through the list opens no watches.
 const SETTLE: Duration = Duration::from_millis(250);
@@ -58,7 +57,7 @@ struct TalkThread {
 struct Followed {
     request: TalkRequest,
     /// `None` if it cannot be read yet.
-    open: Option<(Transcript, Conversation)>,
+    talk: Option<Talk>,
     /// Ends the thread that watches its files.
     watch: Option<WatchEnd>,
 }
@@ -78,7 +77,7 @@ impl TalkThread {
         loop {
             let wait = match &followed {
                 None => Duration::MAX,
-                Some(followed) if followed.open.is_none() => UNWRITTEN_INTERVAL,
+                Some(followed) if followed.talk.is_none() => UNWRITTEN_INTERVAL,
                 Some(followed) if followed.watch.is_none() => SETTLE,
                 Some(_) => SAFETY_INTERVAL,
             };
@@ -106,7 +105,6 @@ impl TalkThread {
     }
 
     fn begin(&self, request: TalkRequest) -> Followed {
-        let target = request.session.target();
         let view = View {
             width: Some(request.width),
             is_full: false,
@@ -114,28 +112,21 @@ impl TalkThread {
             unfold: "agentctl logs --full",
             today: Some(local_date(self.fleet.host.now())),
         };
-        let read = self.fleet.transcript(&target).and_then(|mut transcript| {
-            let selection =
-                Selection { limit: Limit::Messages(request.count), ..Selection::last(0) };
-            let page = transcript.page(&Selection { beyond: Beyond::Count, ..selection })?;
-            let mut conversation = Conversation::new(view);
-            conversation.expect(page.calls);
-            let earlier = page.earlier.and_then(|e| conversation.earlier_line(e, "k scrolls up"));
-            let mut lines: Vec<Line> = earlier.into_iter().collect();
-            lines.extend(conversation.lines(&page.messages));
-            Ok((transcript, conversation, lines))
-        });
-        let (open, lines) = match read {
-            Ok((transcript, conversation, lines)) => (Some((transcript, conversation)), Ok(lines)),
+        let opened = Talk::open(&self.fleet, &request.session.target(), (request.count, view));
+        let (talk, lines) = match opened {
+            Ok((talk, page)) => {
+                let lines = page_lines(&talk, page);
+                (Some(talk), Ok(lines))
+            }
             Err(error) => (None, Err(error.to_string())),
         };
         self.send(&request, true, lines);
-        Followed { request, open, watch: None }
+        Followed { request, talk, watch: None }
     }
 
     /// Watches the files of a conversation that has been selected for a while.
     fn settle(&self, followed: &mut Followed) {
-        let Some((transcript, _)) = &followed.open else {
+        let Some(talk) = &followed.talk else {
             // It may be written by now.
             let mut again = self.begin(followed.request.clone());
             std::mem::swap(followed, &mut again);
@@ -145,8 +136,7 @@ impl TalkThread {
             return;
         }
         let is_over = Arc::new(AtomicBool::new(false));
-        let watch: Result<_, TranscriptError> = transcript.watch();
-        if let Ok(watch) = watch {
+        if let Ok(watch) = talk.watch() {
             let (orders, is_over) = (self.orders.clone(), Arc::clone(&is_over));
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::SeqCst) {
@@ -162,17 +152,17 @@ impl TalkThread {
         followed.watch = Some(WatchEnd(is_over));
     }
 
-    /// Shows what was appended.
+    /// Shows the growth of the conversation, or all of it if it was written anew.
     fn go_on(&self, followed: Option<&mut Followed>) {
-        let Some(followed) = followed else { return };
-        let Some((transcript, conversation)) = &mut followed.open else { return };
-        match transcript.more() {
-            Ok(messages) if messages.is_empty() => {}
-            Ok(messages) => {
-                let lines = conversation.lines(&messages);
-                self.send(&followed.request, false, Ok(lines));
+        let Some(Followed { request, talk: Some(talk), .. }) = followed else { return };
+        match talk.grow() {
+            Ok(TalkGrowth::Nothing) => {}
+            Ok(TalkGrowth::Lines(lines)) => self.send(request, false, Ok(lines)),
+            Ok(TalkGrowth::Anew(page)) => {
+                let lines = page_lines(talk, page);
+                self.send(request, true, Ok(lines));
             }
-            Err(error) => self.send(&followed.request, false, Err(error.to_string())),
+            Err(error) => self.send(request, false, Err(error.to_string())),
         }
     }
 
@@ -180,4 +170,10 @@ impl TalkThread {
         let request = request.clone();
         let _unheard = self.messages.send(Message::Talk { request, is_whole, lines });
     }
+}
+
+/// Returns the lines of a page, below the line about the messages before it.
+fn page_lines(talk: &Talk, page: TalkPage) -> Vec<Line> {
+    let earlier = talk.earlier_line(&page, "k scrolls up");
+    earlier.into_iter().chain(page.lines).collect()
 }

@@ -37,6 +37,9 @@ const LEAVE_LIMIT: Duration = Duration::from_millis(500);
 
 /// The functions that a screen calls from its threads.
 pub struct ScreenCalls {
+    /// Ctrl-C, the first time; true if the program has to finish something and leaves by itself. The second Ctrl-C
+    /// leaves.
+    pub stay: Box<dyn Fn() -> bool + Send + Sync>,
     /// The user leaves: `q`, or a signal that ends the program.
     pub leave: Box<dyn Fn() + Send + Sync>,
     /// The screen must be drawn again: another size, or the program was suspended.
@@ -262,7 +265,7 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
             terminal.is_stale.store(true, Ordering::SeqCst);
             (calls.redraw)();
         };
-        let mut is_leaving = false;
+        let (mut is_leaving, mut has_stayed) = (false, false);
         for signal in signals.forever() {
             match signal {
                 SIGTSTP => {
@@ -282,6 +285,7 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
                 _ if is_leaving => {
                     let _ended = signal_hook::low_level::emulate_default_handler(signal);
                 }
+                SIGINT if !has_stayed && (calls.stay)() => has_stayed = true,
                 SIGINT | SIGTERM | SIGHUP => {
                     is_leaving = true;
                     if !terminal.leave_in_time() {
@@ -367,7 +371,11 @@ mod tests {
         let side = side.expect("opened");
         let modes = |side: &File| tcgetattr(side).expect("settings").local_modes;
         let before = modes(&side);
-        let calls = ScreenCalls { leave: Box::new(|| {}), redraw: Box::new(|| {}) };
+        let calls = ScreenCalls {
+            stay: Box::new(|| false),
+            leave: Box::new(|| {}),
+            redraw: Box::new(|| {}),
+        };
         let clone = || side.try_clone().expect("cloned");
         let screen =
             Screen::open_on((clone().into(), clone()), Keys::Quit, calls).expect("entered");

@@ -13,7 +13,7 @@ use testkit::{TestHome, eventually, sandboxed};
 
 use crate::daemon::signal;
 use crate::home;
-use crate::launched::{launch, until_asked};
+use crate::launched::{launch, until_asked, until_stopped};
 use crate::terminal::Terminal;
 
 /// `top` on a terminal, and the terminal's own idea of what is on its screen.
@@ -158,6 +158,30 @@ fn an_ask_is_answered_with_one_key_and_the_tool_runs() {
 }
 
 #[test]
+fn a_conversation_that_was_written_anew_replaces_the_one_before() {
+    sandboxed(|| {
+        let mut home = home();
+        let id = asking(&home, "true");
+        let path = home.path().join(format!(".local/share/agentctl-demo/sessions/{id}.jsonl"));
+        let before = std::fs::read_to_string(&path).expect("a conversation");
+        let said = |text: &str| {
+            let at = "2026-11-15T08:00:00.000Z";
+            serde_json::json!({"type": "prompt", "id": "m", "text": text, "at": at}).to_string()
+                + "\n"
+        };
+        let eye = Eye::start(&mut home, (80, 50), &["top"]);
+        eye.until("the conversation is shown", |text| text.contains("following"));
+        let longer = format!("{before}{}{}", said("one quokka"), said("two quokkas"));
+        std::fs::write(&path, longer).expect("written");
+        eye.until("it grows", |text| text.contains("two quokkas"));
+        std::fs::write(&path, format!("{before}{}", said("a wombat"))).expect("written");
+        let text = eye.until("it is shown anew", |text| text.contains("a wombat"));
+        assert!(!text.contains("quokka"), "{text}");
+        eye.press("q");
+    });
+}
+
+#[test]
 fn bare_agentctl_on_a_terminal_is_top_and_off_a_terminal_it_is_not() {
     sandboxed(|| {
         let mut home = home();
@@ -170,6 +194,24 @@ fn bare_agentctl_on_a_terminal_is_top_and_off_a_terminal_it_is_not() {
         assert_eq!(piped.code, Some(2));
         assert!(piped.stderr.contains("needs a terminal"), "{}", piped.stderr);
         assert_eq!(home.run(&[]).code, Some(2));
+    });
+}
+
+#[test]
+fn a_refused_resume_is_reported_with_its_hint() {
+    sandboxed(|| {
+        let mut home = home();
+        let id = launch(&home, "w", "do it", &[]);
+        until_stopped(&home, &id);
+        crate::configure(&home, &[], "[hooks]\non_create = 5\non_complete = 6\n");
+        let eye = Eye::start(&mut home, (100, 30), &["top"]);
+        eye.until("the list is shown", |text| text.contains("nothing is running"));
+        eye.press("H");
+        eye.until("the session is listed", |text| text.contains(&id[..8]));
+        eye.press("sagain\r");
+        let refused = eye.until("it is refused", |text| text.contains("error:"));
+        assert!(refused.contains("hint:"), "{refused}");
+        eye.press("q");
     });
 }
 

@@ -84,7 +84,11 @@ impl View {
         }
         let (end, notifier) = (end.clone(), feed.notifier());
         let (leave, redraw) = (move || end.end(), move || notifier.notify());
-        let calls = ScreenCalls { leave: Box::new(leave), redraw: Box::new(redraw) };
+        let calls = ScreenCalls {
+            stay: Box::new(|| false),
+            leave: Box::new(leave),
+            redraw: Box::new(redraw),
+        };
         let screen = Screen::open(calls)?;
         Ok(Self::Screen(Box::new(ScreenView { screen, lines: Vec::new(), valid: None })))
     }

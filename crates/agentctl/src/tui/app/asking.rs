@@ -134,6 +134,24 @@ impl ShownAsk {
         self.lines = text.iter().flat_map(|line| wrapped(line, width)).collect();
     }
 
+    /// Takes what changed in the same ask. If it asks for something else, it is like an ask that appears.
+    fn refresh(&mut self, ask: &Ask, now_ms: u64) {
+        if self.ask == *ask {
+            return;
+        }
+        let is_same_question = self.ask.kind == ask.kind
+            && self.ask.parts == ask.parts
+            && self.ask.fields == ask.fields
+            && self.ask.choices == ask.choices;
+        if is_same_question {
+            self.ask = ask.clone();
+            // The text is laid out again.
+            self.width = 0;
+        } else {
+            *self = Self { is_answered: self.is_answered, ..Self::new(ask.clone(), now_ms) };
+        }
+    }
+
     pub(super) fn clamp(&mut self, height: usize) {
         self.first = self.first.min(self.lines.len().saturating_sub(height.max(1)));
         self.is_read |= height > 0 && self.first + height >= self.lines.len();
@@ -187,9 +205,10 @@ impl App {
             let open = self.asks.iter().find(|ask| ask.id == shown.ask.id);
             match open {
                 _ if shown.settled.is_some() => return,
-                Some(ask) => shown.ask.since = ask.since,
+                Some(ask) => shown.refresh(ask, clock.ms),
                 None => {
-                    let row = self.list.rows.iter().find(|row| row.asks(&shown.ask));
+                    let row =
+                        self.list.rows.iter().find(|row| !row.is_gone && row.asks(&shown.ask));
                     let now = match row {
                         _ if shown.is_answered => "answered".to_owned(),
                         Some(row) => {

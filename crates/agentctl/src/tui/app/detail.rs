@@ -7,6 +7,8 @@ use crate::face::Line;
 const MESSAGES: usize = 60;
 /// Most messages that are laid out.
 const MAX_MESSAGES: usize = 4_000;
+/// Most lines of a conversation that are kept: the last ones. `agentctl logs` has all.
+pub(crate) const MAX_TALK_LINES: usize = 5_000;
 
 /// The content of the detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +163,8 @@ impl Talk {
             }
             self.lines.extend(lines);
         }
+        let too_many = self.lines.len().saturating_sub(MAX_TALK_LINES);
+        self.lines.drain(..too_many);
     }
 
     /// Says whether new lines are scrolled to.
@@ -186,6 +190,7 @@ impl Talk {
         if wanted > most
             && let Some(request) = &mut self.request
             && request.count < MAX_MESSAGES
+            && self.lines.len() < MAX_TALK_LINES
             && self.is_read
         {
             self.wanted = request.count * 2;

@@ -2,7 +2,7 @@
 
 use agentctl_core::model::{Ask, Locator, Status, Target};
 
-use crate::face::session_argument;
+use crate::face::exact_argument;
 use crate::session_table::{ListWidths, ListedRow};
 
 /// The identity of a session over time.
@@ -53,11 +53,7 @@ impl SessionKey {
     /// Returns the text that names it on the command line.
     #[must_use]
     pub(crate) fn argument(&self) -> String {
-        match (&self.id, self.pid) {
-            (Some(id), _) => session_argument(Some(self.adapter), id),
-            (None, Some(pid)) => pid.to_string(),
-            (None, None) => String::new(),
-        }
+        exact_argument(&self.target())
     }
 }
 
@@ -66,6 +62,8 @@ impl SessionKey {
 pub(crate) struct TopRow {
     /// The row.
     pub(crate) row: ListedRow,
+    /// The session is not in the list any more; the row stays while it is selected.
+    pub(crate) is_gone: bool,
     /// Status, agent, id, name, group, directory, reason and title, in lower case.
     search: String,
 }
@@ -84,7 +82,7 @@ impl TopRow {
             row.what(),
         ];
         let search = texts.join("\n").to_lowercase();
-        Self { row, search }
+        Self { row, is_gone: false, search }
     }
 
     /// Says whether an ask is one of this session.
@@ -146,26 +144,53 @@ pub(crate) struct RowList {
 }
 
 impl RowList {
-    /// Takes a new list, and keeps the selection. Says whether the selected row differs from before.
-    pub(super) fn replace(&mut self, rows: Vec<TopRow>, widths: ListWidths) -> bool {
+    /// Takes a new list. Only the user moves the selection: a selected session that ended, or that the filter does
+    /// not admit any more, stays until then. Says whether the selected row differs from before.
+    pub(super) fn replace(&mut self, look: (Vec<TopRow>, ListWidths), has_children: bool) -> bool {
         let before = self.selected().cloned();
-        (self.rows, self.widths) = (rows, widths);
-        self.refresh();
+        let place = self.shown.get(self.at).copied().unwrap_or(0);
+        (self.rows, self.widths) = look;
+        if let Some(before) = &before {
+            self.keep(before, place, has_children);
+        }
+        self.refresh(true);
         self.selected() != before.as_ref()
+    }
+
+    /// Finds the selected session in a new list, and adds it at its place if it ended.
+    fn keep(&mut self, before: &TopRow, place: usize, has_children: bool) {
+        let Some(key) = &self.key else { return };
+        if self.rows.iter().any(|row| key.is(&row.row)) {
+            return;
+        }
+        // A process may have begun its session.
+        let is_process = |row: &&TopRow| {
+            let row = &row.row;
+            key.id.is_none() && row.adapter == key.adapter && row.process == key.pid
+        };
+        if let Some(row) = self.rows.iter().find(is_process) {
+            self.key = Some(SessionKey::of(&row.row));
+        } else if has_children || before.row.parent.is_none() {
+            // Subagents that are hidden have not ended.
+            let row = TopRow { is_gone: true, ..TopRow::new(before.row.clone().ended()) };
+            self.widths = self.widths.with(&row.row);
+            self.rows.insert(place.min(self.rows.len()), row);
+        }
     }
 
     /// Sets another filter, and keeps the selection if it is still shown.
     pub(super) fn set_filter(&mut self, filter: Filter) {
         self.filter = filter;
-        self.refresh();
+        self.refresh(false);
     }
 
-    fn refresh(&mut self) {
-        let admitted = (0..self.rows.len()).filter(|at| self.filter.admits(&self.rows[*at]));
-        self.shown = admitted.collect();
+    fn refresh(&mut self, keeps_selected: bool) {
         let key = self.key.take();
         let is_key = |at: &usize| key.as_ref().is_some_and(|key| key.is(&self.rows[*at].row));
-        // A session that is gone leaves the selection at its place.
+        let is_shown =
+            |at: &usize| self.filter.admits(&self.rows[*at]) || (keeps_selected && is_key(at));
+        let shown: Vec<usize> = (0..self.rows.len()).filter(is_shown).collect();
+        self.shown = shown;
         let place = self.shown.iter().position(is_key).unwrap_or(self.at);
         self.select(place);
     }
@@ -187,22 +212,33 @@ impl RowList {
         self.key = self.selected().map(|row| SessionKey::of(&row.row));
     }
 
+    /// Moves the selection for the user. The row that it leaves is removed if it was there for the selection only.
+    fn move_to(&mut self, place: usize) {
+        let before = self.at;
+        self.select(place);
+        if self.at != before {
+            let key = self.key.as_ref();
+            self.rows.retain(|row| !row.is_gone || key.is_some_and(|key| key.is(&row.row)));
+            self.refresh(false);
+        }
+    }
+
     /// Selects the session of an ask; says whether it is shown.
     pub(super) fn select_asking(&mut self, ask: &Ask) -> bool {
         let place = self.shown.iter().position(|at| self.rows[*at].asks(ask));
         if let Some(place) = place {
-            self.select(place);
+            self.move_to(place);
         }
         place.is_some()
     }
 
     pub(super) fn step(&mut self, by: isize) {
-        self.select(self.at.saturating_add_signed(by));
+        self.move_to(self.at.saturating_add_signed(by));
     }
 
     pub(super) fn select_visible(&mut self, line: usize) {
         if self.first + line < self.shown.len() {
-            self.select(self.first + line);
+            self.move_to(self.first + line);
         }
     }
 

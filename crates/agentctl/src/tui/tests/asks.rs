@@ -253,3 +253,33 @@ fn pasted_text_answers_nothing() {
             .any(|action| matches!(action, Action::Order(_)))
     );
 }
+
+#[test]
+fn changes_of_an_open_ask_are_shown_and_other_choices_are_like_another_ask() {
+    let waiting = [session(WAITING, "waiting", 1, "Fix it")];
+    let mut desk = desk("npm test");
+    let mut changed = ask(FIRST, WAITING, "npm test");
+    (changed.via, changed.why_not) = (None, Some("the prompt is on another screen".into()));
+    desk.look(&waiting, vec![changed.clone()]);
+    desk.ms = 2_000;
+    assert!(answers(&desk.press(Key::Char('a'))).is_empty());
+    let shown = desk.app.ask.as_ref().expect("an ask");
+    assert_eq!(shown.ask.why_not, changed.why_not);
+    assert!(shown.lines.iter().any(|line| line.text.contains("another screen")));
+    // A change of the time alone needs no pause.
+    let mut desk = self::desk("npm test");
+    let mut later = ask(FIRST, WAITING, "npm test");
+    later.since = later.since.and_then(|t| agentctl_core::model::Time::from_millis(t.millis() + 1));
+    desk.look(&waiting, vec![later]);
+    assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
+    // Without its rule the same key would mean something else.
+    let mut desk = self::desk("npm test");
+    let mut fewer = ask(FIRST, WAITING, "npm test");
+    fewer.choices.truncate(2);
+    desk.look(&waiting, vec![fewer]);
+    assert!(answers(&desk.press(Key::Char('a'))).is_empty());
+    assert!(desk.notice().contains("just appeared"), "{}", desk.notice());
+    desk.ms = 1_500;
+    assert!(answers(&desk.press(Key::Char('A'))).is_empty(), "the rule is not offered any more");
+    assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
+}

@@ -1,7 +1,8 @@
 //! The list: selection, filter, history, orders.
 
 use super::{Desk, NOW_MS, OTHER, WAITING, at, session};
-use crate::tui::app::{Action, Detail, Message, Order};
+use crate::face::{Line, LineKind};
+use crate::tui::app::{Action, Detail, MAX_TALK_LINES, Message, Order, OrderResult};
 use crate::tui::keys::{Focus, Key};
 
 const THIRD: &str = "01a1dedb-0000-4000-8000-000000000003";
@@ -36,12 +37,10 @@ fn the_selection_follows_its_session_through_the_list() {
     ];
     desk.look(&moved, Vec::new());
     assert_eq!(selected(&desk), OTHER);
-    desk.look(&moved[1..], Vec::new());
-    assert_eq!(selected(&desk), WAITING, "the row at its place");
     desk.press(Key::Char('G'));
     assert_eq!(selected(&desk), THIRD);
     desk.press(Key::Char('g'));
-    assert_eq!(selected(&desk), WAITING);
+    assert_eq!(selected(&desk), OTHER);
 }
 
 #[test]
@@ -98,6 +97,7 @@ fn a_stop_needs_y_and_names_the_session_that_was_selected() {
     let stopped = orders(desk.press(Key::Char('y')));
     let [Order::Stop(key)] = stopped.as_slice() else { panic!("{stopped:?}") };
     assert_eq!(key.id.as_deref(), Some(WAITING));
+    desk.press(Key::Down);
     desk.type_keys("shello there");
     let sent = orders(desk.press(Key::Enter));
     let [Order::Send { session, text }] = sent.as_slice() else { panic!("{sent:?}") };
@@ -136,6 +136,7 @@ fn the_next_change_without_a_message_is_the_next_minute_of_a_visible_age() {
     young.last_activity_at = Some(at(NOW_MS - 20_000));
     desk.look(&[young, session(OTHER, "idle", 300, "y")], Vec::new());
     assert_eq!(desk.app.next_change(), Some(at(NOW_MS + 40_000)));
+    desk.press(Key::Down);
     desk.look(&[session(OTHER, "idle", 300, "y")], Vec::new());
     assert_eq!(desk.app.next_change(), Some(at(NOW_MS + 3_600_000)));
 }
@@ -153,4 +154,127 @@ fn ten_thousand_rows_are_filtered_and_moved_through() {
     assert_eq!(desk.app.list.visible(layout.list.height).count(), usize::from(layout.list.height));
     desk.type_keys("/0000270f");
     assert_eq!(desk.app.list.position(), (1, 1));
+}
+
+/// Stops the selected session; returns the order.
+fn stopping(desk: &mut Desk) -> Order {
+    desk.press(Key::Char('x'));
+    let actions = desk.press(Key::Char('y'));
+    let order = |action: &Action| match action {
+        Action::Order(order) => Some(order.clone()),
+        _ => None,
+    };
+    actions.iter().find_map(order).expect("an order")
+}
+
+#[test]
+fn an_order_under_way_is_delivered_before_top_leaves_and_a_second_q_leaves_at_once() {
+    let mut desk = desk();
+    let order = stopping(&mut desk);
+    assert!(!desk.press(Key::Char('q')).contains(&Action::Leave));
+    assert!(desk.notice().contains("is being delivered"), "{}", desk.notice());
+    let done = |lines| Message::Done(OrderResult { order: order.clone(), lines });
+    assert!(desk.tell(done(Ok(vec!["stopped".to_owned()]))).contains(&Action::Leave));
+    let mut desk = self::desk();
+    stopping(&mut desk);
+    assert!(!desk.tell(Message::Interrupt).contains(&Action::Leave), "Ctrl-C is like q");
+    assert!(desk.press(Key::Char('q')).contains(&Action::Leave));
+    let mut desk = self::desk();
+    stopping(&mut desk);
+    desk.press(Key::Char('q'));
+    let refused = desk.tell(done(Err(vec!["error: it is not yours".to_owned()])));
+    assert!(!refused.contains(&Action::Leave), "a failure is read first");
+    assert_eq!(desk.notice(), "error: it is not yours");
+    assert!(desk.press(Key::Char('q')).contains(&Action::Leave));
+}
+
+#[test]
+fn only_the_last_lines_of_a_long_conversation_are_kept() {
+    let mut desk = Desk::new((80, 24));
+    let actions = desk.look(&[session(WAITING, "running", 1, "x")], Vec::new());
+    let request = |action: &Action| match action {
+        Action::ReadTalk(request) => Some(request.clone()),
+        _ => None,
+    };
+    let request = actions.iter().find_map(request).expect("a request");
+    for is_whole in [true, false, false] {
+        let lines = vec![Line { kind: LineKind::Text, spans: Vec::new() }; MAX_TALK_LINES - 1];
+        desk.tell(Message::Talk { request: request.clone(), is_whole, lines: Ok(lines) });
+    }
+    assert_eq!(desk.app.talk.lines.len(), MAX_TALK_LINES);
+}
+
+#[test]
+fn an_order_names_its_session_also_if_two_homes_share_the_id() {
+    let mut other = session(WAITING, "waiting", 2, "a copy");
+    other.root = "/mnt/copy/.claude".into();
+    let mut desk = Desk::new((80, 24));
+    desk.look(&[session(WAITING, "waiting", 1, "the first"), other], Vec::new());
+    desk.press(Key::Down);
+    let Order::Stop(key) = stopping(&mut desk) else { panic!("a stop") };
+    assert_eq!(key.argument(), format!("claude-code:{WAITING}@/mnt/copy/.claude"));
+}
+
+#[test]
+fn a_selected_session_that_ends_stays_selected_until_the_user_moves() {
+    let mut desk = desk();
+    desk.press(Key::Down);
+    let others = [
+        session(WAITING, "waiting", 1, "Fix the login"),
+        session(THIRD, "idle", 3, "Rename the brand"),
+    ];
+    for _ in 0..2 {
+        desk.look(&others, Vec::new());
+        assert_eq!(selected(&desk), OTHER);
+    }
+    let row = desk.app.list.selected().expect("a row");
+    assert!(row.is_gone && !row.row.status.is_live() && desk.app.list.rows.len() == 3);
+    assert!(desk.app.counts().iter().all(|(status, _)| status.is_live()), "it is not counted");
+    let Order::Stop(key) = stopping(&mut desk) else { panic!("a stop") };
+    assert_eq!(key.id.as_deref(), Some(OTHER), "an order goes to the session that is shown");
+    desk.press(Key::Down);
+    assert_eq!((selected(&desk).as_str(), desk.app.list.rows.len()), (THIRD, 2));
+}
+
+#[test]
+fn a_selected_session_that_the_filter_does_not_admit_any_more_stays_selected() {
+    let mut desk = desk();
+    desk.type_keys("/!");
+    desk.press(Key::Enter);
+    let changed = [
+        session(OTHER, "waiting", 0, "Write docs"),
+        session(WAITING, "running", 0, "Fix the login"),
+    ];
+    desk.look(&changed, Vec::new());
+    assert_eq!(selected(&desk), WAITING);
+    desk.press(Key::Up);
+    assert_eq!((selected(&desk).as_str(), desk.app.list.shown.len()), (OTHER, 1));
+}
+
+#[test]
+fn a_selected_process_stays_selected_when_its_session_begins() {
+    let mut process = session(WAITING, "unknown", 1, "");
+    process.id = None;
+    let mut begun = session(WAITING, "running", 0, "x");
+    let mut other = session(OTHER, "waiting", 0, "y");
+    (begun.pid, other.pid) = (Some(42), Some(43));
+    let mut desk = Desk::new((80, 24));
+    desk.look(&[process], Vec::new());
+    desk.look(&[other, begun], Vec::new());
+    assert_eq!((selected(&desk).as_str(), desk.app.list.rows.len()), (WAITING, 2));
+}
+
+#[test]
+fn a_selected_subagent_that_is_hidden_is_not_shown_as_ended() {
+    let mut child = session(OTHER, "running", 1, "y");
+    child.parent = Some(WAITING.into());
+    let parent = session(WAITING, "running", 1, "x");
+    let mut desk = Desk::new((80, 24));
+    desk.press(Key::Char('t'));
+    desk.look(&[parent.clone(), child], Vec::new());
+    desk.press(Key::Down);
+    assert_eq!(selected(&desk), OTHER);
+    desk.press(Key::Char('t'));
+    desk.look(&[parent], Vec::new());
+    assert_eq!((selected(&desk).as_str(), desk.app.list.rows.len()), (WAITING, 1));
 }
