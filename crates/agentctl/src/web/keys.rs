@@ -119,3 +119,35 @@ impl BearerCheck for Arc<Keys> {
         self.claim(token).is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use agentctl_core::kernel::Kernel;
+
+    use super::*;
+
+    /// The time of the test, in milliseconds.
+    static NOW: AtomicI64 = AtomicI64::new(0);
+
+    fn time(millis: i64) -> Time {
+        Time::from_millis(millis).expect("a time")
+    }
+
+    #[test]
+    fn a_token_ends_at_its_time() {
+        let home = tempfile::tempdir().expect("a directory");
+        let clock = || time(NOW.load(Ordering::SeqCst));
+        let host = Arc::new(Host::new(home.path(), Kernel::open().expect("a kernel"), clock));
+        std::fs::create_dir_all(host.state()).expect("made");
+        let keys = Keys::open(&host).expect("a key");
+        NOW.store(1_000_000, Ordering::SeqCst);
+        let token = keys.issue(time(2_000_000)).expect("a token");
+        let claim = keys.claim(&token).expect("it is good");
+        NOW.store(1_999_999, Ordering::SeqCst);
+        assert!(keys.claim(&token).is_some() && keys.holds(claim), "in its last second");
+        NOW.store(2_000_000, Ordering::SeqCst);
+        assert!(keys.claim(&token).is_none() && !keys.holds(claim), "it has ended");
+    }
+}
