@@ -14,8 +14,8 @@ use super::Web;
 use super::query::QueryText;
 use super::reply::{Body, body, failed, ok};
 use crate::face::{
-    NoBeginning, SessionList, USUAL_HISTORY, View, begin_choices, beginning, changes_not_told, no_diff,
-    session_list, talk_page, unread_conversation, unresolved,
+    NoBeginning, SessionList, USUAL_HISTORY, View, begin_choices, beginning, changes_not_told,
+    no_diff, session_list, talk_page, unread_conversation, unresolved,
 };
 use crate::failure::{Failure, Kind};
 

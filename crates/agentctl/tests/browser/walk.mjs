@@ -167,6 +167,41 @@ await walk("an ask that is answered elsewhere turns grey and stays until it is t
   agentctl("stop", session);
 });
 
+await walk("an ask that is answered in its session is answered in the inbox too", async () => {
+  const session = launch("[[permit:true]] [[hang]]");
+  const ask = await askOf(session);
+  await card(page, ask).waitFor();
+  await page.goto(`${server.url}/#/session/demo:${session}`);
+  const inSession = page.locator(`#session [data-ask="${ask.id}"]`);
+  await eventually("Allow is enabled", async () => (await inSession.locator(".allow").getAttribute("aria-disabled")) === "false");
+  await inSession.locator(".allow").click();
+  await inSession.getByText("Allowed here").waitFor();
+  await page.goto(`${server.url}/#/`);
+  const inInbox = page.locator(`#inbox [data-ask="${ask.id}"]`);
+  await inInbox.getByText("Allowed here").waitFor();
+  await page.goto(`${server.url}/#/ask/00000000`);
+  await page.getByText("This ask is no longer open.").waitFor();
+  await page.goto(`${server.url}/#/`);
+  await inInbox.locator(".dismiss").click();
+  await inInbox.waitFor({ state: "detached" });
+  agentctl("stop", session);
+});
+
+await walk("the end of a turn is confirmed", async () => {
+  const session = launch("[[permit:true]] [[hang]]");
+  const ask = await askOf(session);
+  const end = card(page, ask).getByText("End the turn");
+  await eventually("it is enabled", async () => (await end.getAttribute("aria-disabled")) === "false");
+  await end.click();
+  await page.locator("dialog").getByText("Cancel").click();
+  assertEqual(await text(card(page, ask).locator(".outcome")), "", "outcome");
+  await end.click();
+  await page.locator("dialog").getByRole("button", { name: "End the turn" }).click();
+  await card(page, ask).getByText("Turn ended here").waitFor();
+  await card(page, ask).locator(".dismiss").click();
+  agentctl("stop", session);
+});
+
 await walk("two pages answer at once, one answer is taken", async () => {
   const other = await pairedPage(browser, server);
   for (let round = 0; round < 3; round += 1) {

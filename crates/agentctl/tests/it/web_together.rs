@@ -16,7 +16,7 @@ use crate::web_orders::{Page, has_row};
 /// Sets a setup program for worktrees. Each run of it leaves a file `begun-NAME` in the home, and ends when there is a
 /// file `go-NAME`.
 fn slow_setup(home: &TestHome) {
-    let at = home.path().display();
+    let at = home.path().display().to_string();
     let text = format!(
         "name=$(basename \"$AGENTCTL_WORKTREE\")\ntouch \"{at}/begun-$name\"\nuntil [ -e \"{at}/go-$name\" ]; do sleep 0.05; done"
     );
@@ -45,7 +45,8 @@ fn two_worktree_launches_at_once_both_succeed() {
         std::thread::scope(|scope| {
             let launched = |name: &'static str| {
                 let (web, token, shop) = (&web, &token, &shop);
-                let answer = scope.spawn(move || web.post(token, "/api/launch", &order(shop, name)));
+                let answer =
+                    scope.spawn(move || web.post(token, "/api/launch", &order(shop, name)));
                 until_begun(&home, name);
                 answer
             };
@@ -114,7 +115,8 @@ fn a_paused_agent_is_shown_as_list_shows_it() {
                 name == "look" && rows.filter(|row| row["id"] == id).any(|r| paused(r) == is_paused)
             });
             let listed = home.run(&["list", "--json"]).json();
-            let facts = |row: &Value| [row["id"].clone(), row["status"].clone(), row["reason"].clone()];
+            let facts =
+                |row: &Value| [row["id"].clone(), row["status"].clone(), row["reason"].clone()];
             assert_eq!(facts(&look["rows"][0]), facts(&listed["sessions"][0]));
         }
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
