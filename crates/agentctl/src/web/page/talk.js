@@ -90,7 +90,7 @@ export class Talk {
 		this.text = h("textarea", { rows: 2, id: "message", placeholder: "Message to the agent", "aria-label": "Message to the agent", onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && this.send(event) });
 		this.composer = h("form.composer", { onsubmit: (event) => this.send(event) }, this.text, h("button.primary", "Send"));
 		this.waits = h("p.note", "It waits for an answer; a message is never an answer.");
-		this.unsent = h("p.notice.bad", { role: "status", hidden: true });
+		this.unsent = h("p.notice", { role: "status", hidden: true });
 		const cards = h("div");
 		this.talk = h("div.talk", this.earlier, this.lines, cards, this.waits, this.unsent, this.composer);
 		this.work = h("div.work");
