@@ -17,7 +17,8 @@ impl Asset {
     pub fn sent(&self) -> String {
         let is_script = self.kind == SCRIPT;
         let lines = self.text.lines().map(str::trim_start);
-        let lines = lines.filter(|line| !line.is_empty() && !(is_script && line.starts_with("//")));
+        let is_left_out = |line: &str| line.is_empty() || is_script && line.starts_with("//");
+        let lines = lines.filter(|line| !is_left_out(line));
         lines.flat_map(|line| [line, "\n"]).collect()
     }
 }
