@@ -88,17 +88,13 @@ export function say(text, urgent) {
 	setText(byId(urgent ? "say-assertive" : "say-polite"), text);
 }
 
-// Shows a dialog, which gives the focus back at its end. Resolves to the name of the pressed button.
+// Shows a dialog. The browser gives the focus back at its end. Resolves to the name of the pressed button.
 export function openDialog(title, children, buttons) {
 	const dialog = byId("dialog");
-	const opener = document.activeElement;
 	return new Promise((resolve) => {
 		dialog.returnValue = "";
 		fill(dialog, h("h2", { id: "dialog-title" }, title), children, h("div.buttons", buttons.map((name, index) => h(index ? "button.danger" : "button", { onclick: () => dialog.close(name) }, name))));
-		dialog.onclose = () => {
-			opener?.focus();
-			resolve(dialog.returnValue);
-		};
+		dialog.onclose = () => resolve(dialog.returnValue);
 		dialog.showModal();
 	});
 }
