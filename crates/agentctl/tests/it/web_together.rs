@@ -109,7 +109,11 @@ fn a_paused_agent_is_shown_as_list_shows_it() {
         let pid = pid.and_then(Pid::from_raw).expect("a pid");
         for (signal, is_paused) in [(Signal::STOP, true), (Signal::CONT, false)] {
             kill_process(pid, signal).expect("it lives");
+            let beats = std::cell::Cell::new(0);
             let look = page.until("the pause", |name, data| {
+                // A look without a cause comes once a minute, after three beats.
+                beats.set(beats.get() + usize::from(name == "beat"));
+                assert!(beats.get() < 2, "the pause was not noticed");
                 let rows = data["rows"].as_array().into_iter().flatten();
                 let paused = |row: &Value| row["reason"]["kind"] == "paused";
                 name == "look" && rows.filter(|row| row["id"] == id).any(|r| paused(r) == is_paused)

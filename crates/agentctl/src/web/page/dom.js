@@ -35,7 +35,7 @@ export function mark(link, isCurrent) {
 
 export const byId = (id) => document.getElementById(id);
 
-const LINK = /https?:\/\/[^\s<>"'`\u200b-\u200f\u2028-\u202f\u2060-\u206f]+/gi;
+const LINK = /https?:\/\/[^\s<>"'\x60\u200b-\u200f\u2028-\u202f\u2060-\u206f]+/gi;
 
 // Makes links of http and https addresses. A link shows the whole address that it opens.
 export function linked(text) {
