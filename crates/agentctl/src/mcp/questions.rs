@@ -101,7 +101,7 @@ pub(super) fn wait_for(
         until: request.until.into(),
         quorum,
         timeout_ms: None,
-        figures: false,
+        figures: true,
     };
     loop {
         let left = until.saturating_duration_since(Instant::now());

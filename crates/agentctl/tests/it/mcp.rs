@@ -151,12 +151,12 @@ fn every_result_keeps_to_its_schema_and_equals_the_command_line() {
         let log = check("read_log", &server.call("read_log", json!({"id": id, "last": 2})));
         assert_eq!(log["messages"][1]["text"], "second");
         assert_eq!(log["messages"][1]["cut"], false);
-        let own = home.run(&["logs", &id, "--json", "--last", "2"]).stdout;
+        let own = home.run(&["logs", &id, "--json", "-n", "2"]).stdout;
         let own: Vec<Value> =
             own.lines().map(|line| serde_json::from_str(line).expect("a message")).collect();
         assert_eq!(log["messages"].as_array().map(Vec::len), Some(own.len()));
         for (ours, own) in log["messages"].as_array().expect("messages").iter().zip(&own) {
-            assert_same_fields(ours, own, &["role", "text", "at"]);
+            assert_same_fields(ours, own, &["id", "at", "role", "text", "tool_calls"]);
         }
         let session = check("get_session", &server.call("get_session", json!({"id": id})));
         assert_eq!((&session["id"], &session["status"]), (&json!(id), &json!("idle")));
