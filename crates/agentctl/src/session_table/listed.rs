@@ -79,12 +79,12 @@ impl ListedRow {
         (0..rows.len()).filter_map(row).collect()
     }
 
-    /// Returns the row of the session after its end, which no list has.
+    /// Returns the row of a session that the list does not have any more. The list does not say why, so the row
+    /// shows no status.
     #[must_use]
-    pub fn ended(mut self) -> Self {
-        self.status = Status::Stopped;
-        Status::Stopped.word().clone_into(&mut self.cells[STATUS]);
-        "not live any more".clone_into(&mut self.cells[WHAT]);
+    pub fn unlisted(mut self) -> Self {
+        "-".clone_into(&mut self.cells[STATUS]);
+        "not in the list any more".clone_into(&mut self.cells[WHAT]);
         self
     }
 

@@ -31,7 +31,8 @@ pub(crate) fn sources() -> Vec<(String, String)> {
 pub(crate) fn production(folder: &str) -> Vec<(String, Vec<Token>)> {
     let files = sources().into_iter().filter_map(|(name, text)| {
         let below = name.strip_prefix(folder)?.strip_prefix('/')?.to_owned();
-        (!below.ends_with("tests.rs")).then(|| (below, without_tests(&tokens(&text))))
+        let is_test = below.ends_with("tests.rs") || below.contains("/tests/");
+        (!is_test).then(|| (below, without_tests(&tokens(&text))))
     });
     files.collect()
 }

@@ -172,7 +172,7 @@ impl RowList {
             self.key = Some(SessionKey::of(&row.row));
         } else if has_children || before.row.parent.is_none() {
             // Subagents that are hidden have not ended.
-            let row = TopRow { is_gone: true, ..TopRow::new(before.row.clone().ended()) };
+            let row = TopRow { is_gone: true, ..TopRow::new(before.row.clone().unlisted()) };
             self.widths = self.widths.with(&row.row);
             self.rows.insert(place.min(self.rows.len()), row);
         }

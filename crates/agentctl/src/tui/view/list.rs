@@ -86,8 +86,9 @@ fn draw_row(
 ) {
     let age = row.row.active.map_or("-".to_owned(), |then| age_to_the_minute(app.now, then));
     let cells = row.row.line(widths, &age);
-    let mut plain = if row.row.status.is_live() { Style::new() } else { dimmed() };
-    let mut status = status_style(row.row.status);
+    let is_live = row.row.status.is_live() && !row.is_gone;
+    let mut plain = if is_live { Style::new() } else { dimmed() };
+    let mut status = if row.is_gone { dimmed() } else { status_style(row.row.status) };
     if is_selected {
         let modifier = if app.focus == Focus::List { Modifier::REVERSED } else { Modifier::BOLD };
         (plain, status) = (Style::new().add_modifier(modifier), status.add_modifier(modifier));
