@@ -27,7 +27,8 @@ impl<'a> Kept<'a> {
         let id = String::from_utf8(launched.stdout).expect("an id").trim().to_owned();
         let waited = ours(home, &["wait", &id, "--for", "idle"]).status().expect("started");
         assert!(waited.success(), "it does not rest");
-        let status = ours(home, &["status", &id, "--json"]).output().expect("started");
+        let mut status = ours(home, &["status", &id, "--json"]);
+        let status = status.stdout(Stdio::piped()).output().expect("started");
         let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
         Self { home, id, pid: status["pid"].as_u64().expect("a pid") }
     }
