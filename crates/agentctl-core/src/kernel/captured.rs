@@ -86,7 +86,7 @@ impl Captured {
         // Waits without reaping: until it is reaped, no other process can get its pid.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let look = move |pid| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
-        let ended = in_thread(move || group.map(look));
+        let ended = in_thread(move || group.map(|pid| look(pid).is_ok()));
         let in_time = ended.recv_timeout(self.limit).is_ok();
         drop(watched);
         if !in_time {

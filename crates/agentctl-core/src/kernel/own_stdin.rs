@@ -5,12 +5,11 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, SeekFrom};
+use rustix::fs::{FileType, SeekFrom, Stat};
 
 /// Names of shells, as the kernel shows them.
 const SHELLS: [&str; 13] = [
@@ -47,7 +46,7 @@ pub fn own_stdin() -> OwnStdin {
             Ok(0) => OwnStdin::File,
             at => shared(at.is_ok_and(|at| i64::try_from(at).is_ok_and(|at| at < stat.st_size))),
         },
-        FileType::Fifo if is_read_by_parent_shell((stat.st_dev, stat.st_ino)) => {
+        FileType::Fifo if is_read_by_parent_shell(&stat) => {
             shared(rustix::io::ioctl_fionread(&stdin).is_ok_and(|bytes| bytes > 0))
         }
         FileType::Fifo => OwnStdin::Pipe,
@@ -76,8 +75,9 @@ fn parent_name() -> Option<String> {
 }
 
 /// Says whether the parent is a shell with this pipe as its own standard input.
-fn is_read_by_parent_shell(identity: (u64, u64)) -> bool {
+fn is_read_by_parent_shell(pipe: &Stat) -> bool {
     let is_shell = parent_name().is_some_and(|name| SHELLS.contains(&name.as_str()));
-    let stdin = parent().and_then(|folder| std::fs::metadata(format!("{folder}/fd/0")).ok());
-    is_shell && stdin.is_some_and(|meta| (meta.dev(), meta.ino()) == identity)
+    let stdin = parent().and_then(|folder| rustix::fs::stat(format!("{folder}/fd/0")).ok());
+    is_shell
+        && stdin.is_some_and(|stdin| (stdin.st_dev, stdin.st_ino) == (pipe.st_dev, pipe.st_ino))
 }

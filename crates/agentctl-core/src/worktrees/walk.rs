@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fchmod, fstat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dev, Dir, FileType, Mode, OFlags, fchmod, fstat, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 /// How deep directories may be nested.
@@ -46,7 +48,7 @@ pub(super) fn walk(top: &Path, visit: &mut dyn FnMut(&Entry) -> Enter) -> io::Re
 }
 
 struct Walk<'a> {
-    device: u64,
+    device: Dev,
     visit: &'a mut dyn FnMut(&Entry) -> Enter,
 }
 
@@ -95,7 +97,7 @@ fn names(fd: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
 }
 
 /// Opens a directory below another one: never through a link, never across a mount.
-fn enter(fd: BorrowedFd<'_>, name: &OsStr, device: u64) -> io::Result<OwnedFd> {
+fn enter(fd: BorrowedFd<'_>, name: &OsStr, device: Dev) -> io::Result<OwnedFd> {
     let opened = open_on_same_mount(fd, name)?;
     if fstat(&opened)?.st_dev != device {
         return Err(mounted());
@@ -143,7 +145,7 @@ pub(super) fn remove(top: &Path) -> io::Result<()> {
     Ok(unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
 }
 
-fn remove_below(fd: &OwnedFd, path: &Path, device: u64, depth: usize) -> io::Result<()> {
+fn remove_below(fd: &OwnedFd, path: &Path, device: Dev, depth: usize) -> io::Result<()> {
     if depth > MAX_DEPTH {
         return Err(about(path, &io::Error::other("directories are nested too deeply")));
     }
