@@ -1,8 +1,8 @@
 //! The files that a session changed, as the agent's own records tell them.
 //!
-//! Each native line gives notes (`Adapter::changes`). [`collect`] matches calls with their results and keeps
-//! the changes that were carried out, [`fold`] adds them up per file in the order of time and makes patches,
-//! [`disk`] compares the result with the files. Subagents that have records of their own are included. Shell
+//! Each native line gives notes (`Adapter::changes`). `collect` matches calls with their results and keeps
+//! the changes that were carried out, `fold` adds them up per file in the order of time and makes patches,
+//! `disk` compares the result with the files. Subagents that have records of their own are included. Shell
 //! commands without a record are counted: their changes are not known.
 
 mod collect;

@@ -1,6 +1,6 @@
 //! `agentctl top`: all sessions on one screen, live, with the conversation and the asks of the selected one.
 //!
-//! [`app`] is the state, which only messages change. Threads of their own read keys, watch the sessions, follow the
+//! `app` is the state, which only messages change. Threads of their own read keys, watch the sessions, follow the
 //! conversation, make pages and carry out orders; the thread that draws never waits for any of them.
 
 mod app;

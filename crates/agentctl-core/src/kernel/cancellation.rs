@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A handle to call off orders from another thread. Clones share one state, and each order that runs has its own
-/// [`OpenOrder`].
+/// `OpenOrder`.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<Shared>);
 
