@@ -384,6 +384,11 @@ fn a_large_message_arrives_whole_and_a_stopped_process_takes_none() {
         assert!(raw.lines().any(|line| line.contains(&long)), "it is whole in the record");
         let pid = u32::try_from(status(&home, &id)["pid"].as_u64().expect("a pid")).expect("small");
         signal(pid, Signal::STOP);
+        // The process stops when it is scheduled next, which takes a moment on a busy machine.
+        eventually("it is stopped", || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            stat.rsplit(") ").next()?.starts_with('T').then_some(())
+        });
         let refused = home.run(&["send", &id, "later"]);
         // Before anything is asserted: the sandbox of a failed test waits for a stopped process.
         signal(pid, Signal::CONT);

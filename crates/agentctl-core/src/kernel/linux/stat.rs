@@ -20,7 +20,9 @@ impl Stat {
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
         let parent_pid = fields.next()?.parse().ok()?;
-        let session = fields.nth(1)?.parse().ok()?;
+        // A process that was reaped while its line was read has the session -1.
+        let session = fields.nth(1)?.parse::<i64>().ok()?;
+        let session = session.try_into().unwrap_or(0);
         let start_ticks = fields.nth(15)?.parse().ok()?;
         Some(Self { comm, state, parent_pid, session, start_ticks })
     }
@@ -39,4 +41,17 @@ impl Stat {
 pub(super) fn effective_uid(status: &[u8]) -> Option<u32> {
     let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
     std::str::from_utf8(line).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_process_that_is_being_reaped_is_read() {
+        let line = b"26 (sh) X 0 -1 -1 0 -1 4228364 0 0 0 0 0 0 0 0 20 0 0 0 7200056 0 0 \n";
+        let stat = Stat::parse(line).expect("a line of the kernel");
+        assert!(stat.has_exited());
+        assert_eq!((stat.session, stat.start_ticks), (0, 7_200_056));
+    }
 }
