@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout)] // into the test runner's capture
 
 mod changing;
+mod cpu_clock;
 pub mod gateway;
 pub mod generate;
 mod hmac;
@@ -28,6 +29,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 pub use changing::{Changing, replace_changing};
+pub use cpu_clock::cpu_time;
 pub use hmac::{hex, hmac_sha256};
 pub use home::{Agent, Output, TestHome, mark_as_bundle};
 pub use namespace::UserNamespace;

@@ -49,7 +49,7 @@ pub struct CleanDocument {
     pub worktrees: Vec<CleanedWorktree>,
     /// The rescue refs that are older than 90 days, if the order was for them.
     pub rescued: Vec<RescuedRef>,
-    /// What is left of earlier, interrupted cleans and cannot be deleted.
+    /// Remains of earlier, interrupted cleans that cannot be deleted.
     pub warnings: Vec<String>,
     /// The sources that could not be asked for live sessions.
     pub faults: Vec<Fault>,

@@ -209,6 +209,15 @@ impl Kernel {
         }
     }
 
+    /// Says whether this process is stopped by a signal, from one read of its stat line. Only a reason to look again:
+    /// the pid and the start time are compared, not the inode.
+    #[must_use]
+    pub fn seems_paused(&self, id: &ProcId) -> bool {
+        let stat = std::fs::read(format!("/proc/{}/stat", id.pid)).ok();
+        let stat = stat.as_deref().and_then(Stat::parse);
+        stat.is_some_and(|stat| stat.is_paused() && stat.start_ticks == id.start_ticks)
+    }
+
     /// Returns the details of the process with this pid if `wanted` accepts it; `None` if it does not,
     /// or if there is no such process.
     pub fn candidate(

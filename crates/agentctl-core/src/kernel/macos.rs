@@ -133,6 +133,12 @@ impl Kernel {
         }
     }
 
+    /// Says whether this process is stopped by a signal. Only a reason to look again.
+    #[must_use]
+    pub fn seems_paused(&self, id: &ProcId) -> bool {
+        matches!(self.liveness(id), Liveness::Alive { paused: true })
+    }
+
     /// Reads the process table in two stages: owner first, details only for processes that `wanted`
     /// accepts.
     pub fn table(

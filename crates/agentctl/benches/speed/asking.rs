@@ -25,8 +25,6 @@ impl<'a> Kept<'a> {
         let mut launch = ours(home, &["launch", "demo", "--keep", "-p", "x [[say:ready]]"]);
         let launched = launch.stdout(Stdio::piped()).output().expect("started");
         let id = String::from_utf8(launched.stdout).expect("an id").trim().to_owned();
-        let waited = ours(home, &["wait", &id, "--for", "idle"]).status().expect("started");
-        assert!(waited.success(), "it does not rest");
         let mut status = ours(home, &["status", &id, "--json"]);
         let status = status.stdout(Stdio::piped()).output().expect("started");
         let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
@@ -42,6 +40,19 @@ impl<'a> Kept<'a> {
         let mut reply = String::new();
         BufReader::new(stream).read_line(&mut reply).expect("a reply");
         assert!(reply.contains("true"), "{reply}");
+    }
+
+    /// Ends its turn and waits until it rests.
+    pub(crate) fn end_turn(&self) {
+        let ended = ours(self.home, &["stop", "--turn", &self.id]).output().expect("started");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        self.rest();
+    }
+
+    /// Waits until it rests.
+    pub(crate) fn rest(&self) {
+        let mut wait = ours(self.home, &["wait", &self.id, "--for", "idle"]);
+        assert!(wait.status().expect("started").success(), "it does not rest");
     }
 }
 

@@ -6,13 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::measure::{Beside, Times, command, compare, ours, percentile};
+use crate::measure::{
+    Beside, IDLE, Times, command, compare, idle_cpu_ms, memory_bytes, ours, percentile,
+};
 use crate::promises::{Bench, HISTORY, Home};
 
 /// Clients that ask at the same time.
 const CROWD: usize = 500;
-/// Duration without any request.
-const IDLE: Duration = Duration::from_mins(1);
 
 /// A daemon that serves a home, and ends with the value.
 struct Daemon {
@@ -32,28 +32,16 @@ impl Daemon {
     }
 
     fn resident(&self) -> u64 {
-        self.memory("VmRSS:")
+        memory_bytes(self.running.child.id(), "VmRSS:")
     }
 
     fn high_water(&self) -> u64 {
-        self.memory("VmHWM:")
+        memory_bytes(self.running.child.id(), "VmHWM:")
     }
 
-    fn memory(&self, name: &str) -> u64 {
-        let path = format!("/proc/{}/status", self.running.child.id());
-        let status = std::fs::read_to_string(path).expect("it lives");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
-    }
-
-    /// Returns the ticks it was at work, threads that have ended included, and how often each of its
-    /// threads woke up.
-    fn activity(&self) -> (u64, BTreeMap<String, u64>) {
+    /// Returns how often each of its threads woke up.
+    fn wake_ups(&self) -> BTreeMap<String, u64> {
         let process = format!("/proc/{}", self.running.child.id());
-        let stat = std::fs::read_to_string(format!("{process}/stat")).expect("it lives");
-        let behind = stat.rsplit_once(')').expect("a name").1;
-        let fields = behind.split_whitespace().skip(11).take(2);
-        let ticks = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
         let tasks = std::fs::read_dir(format!("{process}/task")).expect("it lives").flatten();
         let woken = tasks.filter_map(|task| {
             let status = std::fs::read_to_string(task.path().join("status")).ok()?;
@@ -61,7 +49,7 @@ impl Daemon {
             let name = task.file_name().to_string_lossy().into_owned();
             Some((name, switches?.trim().parse::<u64>().ok()?))
         });
-        (ticks, woken.collect())
+        woken.collect()
     }
 
     fn connect(&self) -> BufReader<UnixStream> {
@@ -154,19 +142,15 @@ impl Bench<'_> {
         };
         let (took, failed) = crowd(&daemon);
         // Work for the last answer may still be running.
-        let mut seen = daemon.activity();
+        let mut seen = daemon.wake_ups();
         testkit::eventually("it rests", || {
             std::thread::park_timeout(Duration::from_millis(500));
-            let now = daemon.activity();
+            let now = daemon.wake_ups();
             (std::mem::replace(&mut seen, now.clone()) == now).then_some(())
         });
-        let start = Instant::now();
-        while start.elapsed() < IDLE {
-            std::thread::park_timeout(IDLE.saturating_sub(start.elapsed()));
-        }
-        let (ticks, now) = daemon.activity();
-        let ticks = ticks - seen.0;
-        let woken: u64 = now.iter().map(|(task, n)| n - seen.1.get(task).unwrap_or(&0)).sum();
+        let busy = idle_cpu_ms(daemon.running.child.id());
+        let now = daemon.wake_ups();
+        let woken: u64 = now.iter().map(|(task, n)| n - seen.get(task).unwrap_or(&0)).sum();
         drop(daemon);
         self.show_awake(table, text, [before, after]);
         let [p50, p99, worst] = [0.5, 0.99, 1.0].map(|share| percentile(&took, share));
@@ -176,8 +160,8 @@ impl Bench<'_> {
         let what = format!("{WHAT}: {CROWD} ask what lives at once (one alone: {alone:.1} ms)");
         self.state(what, result, "all answered".to_owned(), failed == 0);
         let what = format!("{WHAT}: idle for {} s", IDLE.as_secs());
-        let result = format!("{} ms of CPU, {woken} wake-ups", ticks * 10);
-        self.state(what, result, "0.0 % of a core".to_owned(), ticks <= 3);
+        let result = format!("{busy:.1} ms of CPU, {woken} wake-ups");
+        self.state(what, result, "0.0 % of a core".to_owned(), busy < 30.0);
     }
 
     fn show_awake(&mut self, table: Times, text: Times, [before, after]: [u64; 2]) {

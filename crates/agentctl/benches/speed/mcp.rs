@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::measure::{Beside, median, ours, repeat};
+use crate::measure::{Beside, IDLE, idle_cpu_ms, median, memory_bytes, ours, repeat};
 use crate::promises::Bench;
 
 /// The most time from the start to the list of tools, in milliseconds.
 const MOST_START_MS: f64 = 50.0;
 /// The most time that a list through the server takes longer than the command, in milliseconds.
 const MOST_ABOVE_MS: f64 = 5.0;
-/// The most resident memory, in kB.
-const MOST_KB: u64 = 25_000;
+/// The most resident memory, in MB.
+const MOST_MB: u64 = 25;
+/// The most CPU time while nothing happens, in milliseconds a minute: 0.0 % of a core.
+const MOST_IDLE_MS: f64 = 30.0;
 
 /// A running server.
 struct Server {
@@ -51,13 +53,6 @@ impl Server {
         let listed = self.ask("tools/call", json!({"name": "list_sessions", "arguments": {}}));
         assert_eq!(listed["result"]["isError"], false, "{listed}");
     }
-
-    fn resident_kb(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.process.child.id());
-        let status = std::fs::read_to_string(path).expect("it lives");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
-    }
 }
 
 impl Bench<'_> {
@@ -66,7 +61,8 @@ impl Bench<'_> {
         let start = "mcp: from its start to the list of its tools".to_owned();
         let list = "mcp: `list_sessions`, above `agentctl list`".to_owned();
         let memory = "mcp: resident memory after 100 lists".to_owned();
-        if ![&start, &list, &memory].iter().any(|what| self.wanted(what)) {
+        let idle = format!("mcp: idle for {} s", IDLE.as_secs());
+        if ![&start, &list, &memory, &idle].iter().any(|what| self.wanted(what)) {
             return;
         }
         let (runs, home) = (self.options.runs, self.largest_home().path.clone());
@@ -96,8 +92,12 @@ impl Bench<'_> {
         for _ in 0..100 {
             server.list();
         }
-        let resident = server.resident_kb();
-        let target = format!("at most {MOST_KB} kB");
-        self.state(memory, format!("{resident} kB"), target, resident <= MOST_KB);
+        let pid = server.process.child.id();
+        let resident = memory_bytes(pid, "VmRSS:") >> 20;
+        let target = format!("at most {MOST_MB} MB");
+        self.state(memory, format!("{resident} MB"), target, resident <= MOST_MB);
+        let busy = idle_cpu_ms(pid);
+        let result = format!("{busy:.1} ms of CPU");
+        self.state(idle, result, "0.0 % of a core".to_owned(), busy < MOST_IDLE_MS);
     }
 }

@@ -116,6 +116,29 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
+/// Duration of the measurements of a process to which nothing happens.
+pub(crate) const IDLE: Duration = Duration::from_mins(1);
+
+/// Returns the CPU time of a process, in milliseconds, while nothing happens for [`IDLE`].
+pub(crate) fn idle_cpu_ms(pid: u32) -> f64 {
+    let (start, before) = (Instant::now(), testkit::cpu_time(pid));
+    while start.elapsed() < IDLE {
+        std::thread::park_timeout(IDLE.saturating_sub(start.elapsed()));
+    }
+    milliseconds(testkit::cpu_time(pid).saturating_sub(before))
+}
+
+/// Returns a line of `/proc/<pid>/status` that is an amount of memory, in bytes.
+pub(crate) fn memory_bytes(pid: u32, name: &str) -> u64 {
+    memory(pid, name).unwrap_or_else(|| panic!("no line {name} of process {pid}"))
+}
+
+fn memory(pid: u32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+}
+
 /// Runs a program to its end and returns its output and its peak resident memory in bytes.
 ///
 /// The high-water mark is read while the program is still writing: it cannot end before its output was
@@ -125,7 +148,7 @@ pub(crate) fn peak(command: &mut Command) -> (Vec<u8>, u64) {
     let mut stdout = child.stdout.take().expect("piped");
     let (mut output, mut peak, mut chunk) = (Vec::new(), 0, vec![0; 4096]);
     loop {
-        peak = high_water(child.id()).unwrap_or(0).max(peak);
+        peak = memory(child.id(), "VmHWM:").unwrap_or(0).max(peak);
         let read = stdout.read(&mut chunk).expect("read");
         if read == 0 {
             break;
@@ -135,12 +158,6 @@ pub(crate) fn peak(command: &mut Command) -> (Vec<u8>, u64) {
     }
     assert!(child.wait().expect("ends").success(), "{command:?}");
     (output, peak)
-}
-
-fn high_water(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
 }
 
 /// A program that runs beside the measurement and dies with the value, its files with it.

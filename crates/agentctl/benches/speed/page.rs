@@ -10,15 +10,17 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::asking::Kept;
-use crate::measure::{ours, percentile};
+use crate::measure::{IDLE, idle_cpu_ms, memory_bytes, ours, percentile};
 use crate::promises::Bench;
 
 /// Pages that are open at once.
 const PAGES: usize = 100;
-/// Duration without any change.
-const IDLE: Duration = Duration::from_mins(1);
 /// Most memory of the server, in bytes.
 const MOST_BYTES: u64 = 60 << 20;
+/// Most CPU time of a server with one page to which nothing happens, in milliseconds a minute: 0.0 % of a core.
+const MOST_IDLE_MS: f64 = 30.0;
+/// Most time of a tap above the command `answer`, in milliseconds.
+const MOST_ABOVE_ANSWER_MS: f64 = 300.0;
 /// Most time from a change to the event, in milliseconds.
 const MOST_MS: f64 = 250.0;
 
@@ -31,22 +33,24 @@ struct Server {
 
 impl Server {
     fn start(home: &Path) -> Self {
-        let mut command = ours(home, &["web", "--listen", "127.0.0.1:0"]);
+        let mut command = ours(home, &["web", "--listen", "127.0.0.1:0", "--allow-control"]);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
         let mut link = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut link).expect("a link");
         let (url, code) = link.trim().split_once("/#k=").expect("a link");
         let port = url.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
         let mut server = Self { child, port, token: String::new() };
-        let body = json!({"code": code}).to_string();
-        let head = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-        let mut stream = server.send("POST /api/pair", &format!("{head}\r\n{body}"));
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let document: Value =
-            serde_json::from_str(answer.split_once("\r\n\r\n").expect("a body").1).expect("JSON");
+        let document = server.post("/api/pair", &json!({"code": code}));
         document["token"].as_str().expect("a token").clone_into(&mut server.token);
         server
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let body = body.to_string();
+        let token = format!("Authorization: Bearer {}\r\n", self.token);
+        let token = if self.token.is_empty() { "" } else { &token };
+        let head = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        document(self.send(&format!("POST {path}"), &format!("{token}{head}\r\n{body}")))
     }
 
     fn send(&self, line: &str, rest: &str) -> TcpStream {
@@ -60,22 +64,13 @@ impl Server {
         let rest = format!("Authorization: Bearer {}\r\n\r\n", self.token);
         BufReader::new(self.send(&format!("GET {path}"), &rest))
     }
+}
 
-    fn status(&self, name: &str) -> u64 {
-        let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(path).expect("it lives");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
-    }
-
-    /// Returns the ticks that it was at work.
-    fn ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        let stat = stat.expect("it lives");
-        let behind = stat.rsplit_once(')').expect("a name").1;
-        let fields = behind.split_whitespace().skip(11).take(2);
-        fields.filter_map(|field| field.parse::<u64>().ok()).sum()
-    }
+/// Reads a reply to its end and returns its document.
+fn document(mut reply: impl Read) -> Value {
+    let mut text = String::new();
+    reply.read_to_string(&mut text).expect("a reply");
+    serde_json::from_str(text.split_once("\r\n\r\n").expect("a body").1).expect("JSON")
 }
 
 impl Drop for Server {
@@ -131,17 +126,48 @@ impl Bench<'_> {
         }
         let mut history = String::new();
         server.get("/api/sessions?since=all").read_to_string(&mut history).expect("a list");
-        let (began, before) = (Instant::now(), server.ticks());
-        std::thread::park_timeout(IDLE.saturating_sub(began.elapsed()));
-        let (ticks, kilobytes) = (server.ticks() - before, server.status("VmRSS:"));
-        let result = format!("{} MB", kilobytes >> 10);
+        let bytes = memory_bytes(server.child.id(), "VmRSS:");
+        let result = format!("{} MB", bytes >> 20);
         let what = format!("{WHAT}: resident with {PAGES} pages, after a list of all sessions");
-        self.state(what, result, "at most 60 MB".to_owned(), kilobytes << 10 <= MOST_BYTES);
-        let what = format!("{WHAT}: idle for {} s with {PAGES} pages", IDLE.as_secs());
-        let result = format!("{} ms of CPU", ticks * 10);
-        self.state(what, result, "0.0 % of a core".to_owned(), ticks <= 3);
+        self.state(what, result, "at most 60 MB".to_owned(), bytes <= MOST_BYTES);
+        let busy = idle_cpu_ms(server.child.id());
+        let what = format!("{WHAT}: CPU time, idle for {} s with {PAGES} pages", IDLE.as_secs());
+        self.alone(what, busy);
+        drop(pages);
+        let busy = idle_cpu_ms(server.child.id());
+        let what = format!("{WHAT}: idle for {} s with one page", IDLE.as_secs());
+        let result = format!("{busy:.1} ms of CPU");
+        self.state(what, result, "0.0 % of a core".to_owned(), busy < MOST_IDLE_MS);
+        self.taps(&server, &agent, &home);
         drop(server);
         drop(agent);
         let _clean = std::fs::remove_dir_all(home.join(".local"));
+    }
+
+    /// From a tap on Allow to the reply that says that the agent moves, in turn with the command `answer`.
+    fn taps(&mut self, server: &Server, agent: &Kept<'_>, home: &Path) {
+        let rounds = self.rounds_of_telling() / 4;
+        let mut times: [Vec<Duration>; 2] = Default::default();
+        for round in 0..2 * rounds {
+            agent.say(usize::MAX - round, "x [[permit:true]] [[say:y]]");
+            let ask = testkit::eventually("it asks", || {
+                let asks = document(server.get("/api/asks"));
+                Some(asks["asks"].as_array()?.first()?["id"].as_str()?.to_owned())
+            });
+            let start = Instant::now();
+            if round % 2 == 0 {
+                let taken = ours(home, &["answer", &ask, "--allow"]).output().expect("started");
+                assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+            } else {
+                let reply = server.post("/api/answer", &json!({"ask": ask, "reply": "allow"}));
+                assert!(reply["moved"].is_object(), "{reply}");
+            }
+            times[round % 2].push(start.elapsed());
+            agent.rest();
+        }
+        let [command, taps] = times;
+        let what = "page: a tap on Allow until the agent moves".to_owned();
+        let most = percentile(&command, 0.99) + MOST_ABOVE_ANSWER_MS;
+        self.add_tails(what, "`answer`".to_owned(), &command, &taps, Some(most));
     }
 }

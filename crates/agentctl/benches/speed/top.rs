@@ -8,11 +8,9 @@ use std::time::{Duration, Instant};
 use testkit::PseudoTerminal;
 
 use crate::asking::Kept;
-use crate::measure::{Times, ours, percentile};
+use crate::measure::{IDLE, Times, idle_cpu_ms, memory_bytes, ours, percentile};
 use crate::promises::Bench;
 
-/// Duration without a key.
-const IDLE: Duration = Duration::from_mins(1);
 /// Keys that are pressed one after another.
 const KEYS: usize = 500;
 /// The size of the terminal.
@@ -60,16 +58,19 @@ fn key(terminal: &mut PseudoTerminal, key: &str) -> Duration {
     start.elapsed()
 }
 
-/// Returns milliseconds of CPU and resident bytes of a process.
-fn usage(pid: u32) -> (u64, u64) {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
-    let behind = stat.rsplit_once(')').expect("a name").1;
-    let fields = behind.split_whitespace().skip(11).take(2);
-    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
-    let resident: u64 = resident.trim().trim_end_matches(" kB").parse().expect("a number");
-    (ticks * 10, resident * 1024)
+/// Returns the times from prompts that ask until `top` has drawn the ask.
+fn asks_drawn(agent: &Kept<'_>, terminal: &PseudoTerminal, rounds: usize) -> Vec<Duration> {
+    let drawn = |round: usize| {
+        // The words differ in each round, so that only the new ask has them.
+        let word = format!("round-{round}-");
+        let start = Instant::now();
+        agent.say(round, &format!("x [[permit:true {word}]] [[say:y]]"));
+        until(terminal, &word);
+        let took = start.elapsed();
+        agent.end_turn();
+        took
+    };
+    (0..rounds).map(drawn).collect()
 }
 
 impl Bench<'_> {
@@ -96,25 +97,26 @@ impl Bench<'_> {
         self.at_most_above(what, "`list`", Times::of(list, first), 50.0);
         let (mut terminal, _) = started(&home, &agent);
         quiet(&terminal);
-        let (_, live) = usage(terminal.pid());
-        let before = (usage(terminal.pid()).0, terminal.output_length());
-        let start = Instant::now();
-        while start.elapsed() < IDLE {
-            std::thread::park_timeout(IDLE.saturating_sub(start.elapsed()));
-        }
-        let busy = usage(terminal.pid()).0 - before.0;
-        let drawn = terminal.output_length() - before.1;
+        let live = memory_bytes(terminal.pid(), "VmRSS:");
+        let before = terminal.output_length();
+        let busy = idle_cpu_ms(terminal.pid());
+        let drawn = terminal.output_length() - before;
         let what = format!("{WHAT}: idle for {} s", IDLE.as_secs());
-        let result = format!("{busy} ms of CPU, {drawn} bytes drawn");
+        let result = format!("{busy:.1} ms of CPU, {drawn} bytes drawn");
         // An age on the screen may change once in this minute.
-        self.state(what, result, "at most 20 ms".to_owned(), busy <= 20 && drawn < 2_000);
+        self.state(what, result, "at most 20 ms".to_owned(), busy <= 20.0 && drawn < 2_000);
+        let took = asks_drawn(&agent, &terminal, self.rounds_of_telling() / 4);
+        let [p50, p99] = [0.5, 0.99].map(|share| percentile(&took, share));
+        let what = format!("{WHAT}: an ask to its frame");
+        let result = format!("{p50:.1} ms, p99 {p99:.1} ms");
+        self.state(what, result, "p99 at most 300 ms".to_owned(), p99 <= 300.0);
         terminal.press("H");
         until(&terminal, "stopped");
         quiet(&terminal);
         let keys = ["j", "j", "j", "k", "G", "g"];
         let times: Vec<Duration> =
             (0..KEYS).map(|at| key(&mut terminal, keys[at % keys.len()])).collect();
-        let (_, history) = usage(terminal.pid());
+        let history = memory_bytes(terminal.pid(), "VmRSS:");
         terminal.press("q");
         let _left = terminal.ended();
         let [p50, p99] = [0.5, 0.99].map(|share| percentile(&times, share));

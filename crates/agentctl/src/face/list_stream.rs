@@ -153,10 +153,7 @@ impl PausedSessions {
     /// another reason than the pause, is not made a third time.
     fn have_changed(&mut self, fleet: &Fleet, listing: Option<&Rows>) -> bool {
         let kernel = &fleet.host.kernel;
-        let is_paused = |process: &ServingProcess| {
-            let now = kernel.process(process.id.pid).ok().flatten();
-            now.is_some_and(|now| now.id == process.id && now.paused)
-        };
+        let is_paused = |process: &ServingProcess| kernel.seems_paused(&process.id);
         let mut differing = HashSet::new();
         for session in listing.into_iter().flat_map(Rows::live) {
             let was = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Paused);

@@ -174,7 +174,7 @@ impl From<LaunchPermissions> for Permissions {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LaunchAgent {
-    /// What the agent is to do.
+    /// The prompt: the task of the agent.
     pub(super) prompt: String,
     /// The agent, for example `claude-code` or `codex`; without it the configured one, else the first installed.
     #[serde(default)]

@@ -3,13 +3,12 @@
 //! The kernel lists both ends of a connection, each with the owner and the inode of its socket. The processes that hold
 //! the socket have a descriptor with that inode.
 
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 
+use super::Kernel;
 use super::descriptors::socket_inodes;
-use super::serving::{Row, canonical};
-use super::{Kernel, each_line};
+use super::serving::{canonical, each_socket};
 
 /// The client end of a connection on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,23 +28,12 @@ impl Kernel {
         client: SocketAddr,
     ) -> io::Result<Option<ClientEnd>> {
         let (server, client) = (canonical(server), canonical(client));
-        let port = format!(":{:04X} ", client.port());
         let mut found = None;
-        for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-            let file = match File::open(table) {
-                Ok(file) => file,
-                // A kernel without IPv6.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            each_line(file, |line| {
-                // Other users may have made the table long: most rows are not even parsed.
-                let row = line.contains(&port).then(|| Row::parse(line)).flatten();
-                if let Some(row) = row.filter(|row| row.is_connection(client, server)) {
-                    found = Some(ClientEnd { uid: row.uid, inode: row.inode });
-                }
-            })?;
-        }
+        each_socket(client.port(), |row| {
+            if row.is_connection(client, server) {
+                found = Some(ClientEnd { uid: row.uid, inode: row.inode });
+            }
+        })?;
         Ok(found)
     }
 

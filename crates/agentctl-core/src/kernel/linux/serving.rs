@@ -13,6 +13,28 @@ use super::{Kernel, each_line};
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
 
+/// Calls `see` for each TCP socket of this network namespace with a port at one of its ends.
+pub(super) fn each_socket(port: u16, mut see: impl FnMut(Row)) -> io::Result<()> {
+    let port = format!(":{port:04X} ");
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let file = match File::open(table) {
+            Ok(file) => file,
+            // A kernel without IPv6.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        each_line(file, |line| {
+            // Other users may have made the table long: most rows are not even parsed.
+            if line.contains(&port)
+                && let Some(row) = Row::parse(line)
+            {
+                see(row);
+            }
+        })?;
+    }
+    Ok(())
+}
+
 impl Kernel {
     /// Returns the owner of the server end of the connection from `ours` to `theirs`, an address of the
     /// loopback; `None` if that is unknown, because the other end is not in this network namespace, or
@@ -24,29 +46,15 @@ impl Kernel {
         let (ours, theirs) = (canonical(ours), canonical(theirs));
         let (mut exactly, mut everywhere): (Vec<u32>, Vec<u32>) = Default::default();
         let mut accepted = None;
-        let port = format!(":{:04X} ", theirs.port());
-        for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-            let file = match File::open(table) {
-                Ok(file) => file,
-                // A kernel without IPv6.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            each_line(file, |line| {
-                // Other users may have made the table long: most rows are not even parsed.
-                if !line.contains(&port) {
-                    return;
-                }
-                let Some(row) = Row::parse(line) else { return };
-                if row.is_connection(theirs, ours) {
-                    accepted = Some(row.uid);
-                } else if row.listens() && row.local == theirs {
-                    exactly.push(row.uid);
-                } else if row.listens() && row.is_everywhere(theirs) {
-                    everywhere.push(row.uid);
-                }
-            })?;
-        }
+        each_socket(theirs.port(), |row| {
+            if row.is_connection(theirs, ours) {
+                accepted = Some(row.uid);
+            } else if row.listens() && row.local == theirs {
+                exactly.push(row.uid);
+            } else if row.listens() && row.is_everywhere(theirs) {
+                everywhere.push(row.uid);
+            }
+        })?;
         // The kernel prefers a listener on the exact address to a listener on all addresses.
         let mut listening = if exactly.is_empty() { everywhere } else { exactly };
         listening.sort_unstable();

@@ -1,6 +1,6 @@
 //! The guards before an answer.
 
-use agentctl_core::model::Reply;
+use agentctl_core::model::{Reply, Session};
 use serde_json::json;
 
 use super::{Desk, OTHER, WAITING, ask, session};
@@ -81,14 +81,23 @@ fn an_ask_that_moves_is_like_one_that_appears() {
     assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
 }
 
-#[test]
-fn the_next_ask_begins_its_own_half_second() {
-    let sessions = [session(WAITING, "waiting", 1, "x"), session(OTHER, "waiting", 2, "y")];
+fn two_waiting() -> [Session; 2] {
+    [session(WAITING, "waiting", 1, "first"), session(OTHER, "waiting", 2, "second")]
+}
+
+/// Two sessions that ask; the ask of the first one has the focus.
+fn desk_of_two_asks() -> Desk {
     let mut desk = Desk::new((80, 24));
     let asks = vec![ask(FIRST, WAITING, "npm test"), ask(SECOND, OTHER, "rm -r build")];
-    desk.look(&sessions, asks);
+    desk.look(&two_waiting(), asks);
     desk.ms = 1_000;
     desk.press(Key::Enter);
+    desk
+}
+
+#[test]
+fn the_next_ask_begins_its_own_half_second() {
+    let mut desk = desk_of_two_asks();
     desk.press(Key::Char('n'));
     assert_eq!(desk.app.ask.as_ref().map(|shown| shown.ask.id.as_str()), Some(SECOND));
     assert!(answers(&desk.press(Key::Char('a'))).is_empty());
@@ -135,13 +144,7 @@ fn a_settled_ask_stays_until_a_key_and_the_key_does_nothing_else() {
 
 #[test]
 fn a_filter_that_selects_another_session_takes_the_focus_from_its_ask() {
-    let sessions =
-        [session(WAITING, "waiting", 1, "first"), session(OTHER, "waiting", 2, "second")];
-    let mut desk = Desk::new((80, 24));
-    let asks = vec![ask(FIRST, WAITING, "npm test"), ask(SECOND, OTHER, "rm -r build")];
-    desk.look(&sessions, asks);
-    desk.ms = 1_000;
-    desk.press(Key::Enter);
+    let mut desk = desk_of_two_asks();
     desk.type_keys("/second");
     desk.press(Key::Enter);
     assert_eq!(desk.app.ask.as_ref().map(|shown| shown.ask.id.as_str()), Some(SECOND));
@@ -152,14 +155,8 @@ fn a_filter_that_selects_another_session_takes_the_focus_from_its_ask() {
 
 #[test]
 fn n_goes_from_a_settled_ask_to_the_next_one_and_keeps_the_focus() {
-    let sessions =
-        [session(WAITING, "waiting", 1, "first"), session(OTHER, "waiting", 2, "second")];
-    let mut desk = Desk::new((80, 24));
-    let asks = vec![ask(FIRST, WAITING, "npm test"), ask(SECOND, OTHER, "rm -r build")];
-    desk.look(&sessions, asks);
-    desk.ms = 1_000;
-    desk.press(Key::Enter);
-    desk.look(&sessions, vec![ask(SECOND, OTHER, "rm -r build")]);
+    let mut desk = desk_of_two_asks();
+    desk.look(&two_waiting(), vec![ask(SECOND, OTHER, "rm -r build")]);
     desk.press(Key::Char('n'));
     assert_eq!(desk.app.ask.as_ref().map(|shown| shown.ask.id.as_str()), Some(SECOND));
     desk.ms = 60_000;
