@@ -187,6 +187,12 @@ impl Host {
         self.env.get(name).map(String::as_str).filter(|v| !v.is_empty())
     }
 
+    /// Returns a path with the home directory in place of a leading `~`.
+    #[must_use]
+    pub fn expanded(&self, path: &Path) -> PathBuf {
+        path.strip_prefix("~").map_or_else(|_| path.to_owned(), |rest| self.home.join(rest))
+    }
+
     /// Returns the time now.
     #[must_use]
     pub fn now(&self) -> Time {

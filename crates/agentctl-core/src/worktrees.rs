@@ -108,6 +108,8 @@ pub struct Wanted {
     pub name: String,
     /// The number of its slot, from 0, for the setup program.
     pub slot: usize,
+    /// The revision that it begins at; `None` for that of the order.
+    pub base: Option<String>,
 }
 
 /// A worktree that was made.

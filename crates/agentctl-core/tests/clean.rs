@@ -67,7 +67,7 @@ impl World {
             group: None,
             cancellation: Cancellation::default(),
         };
-        let wanted = [Wanted { name: name.to_owned(), slot: 0 }];
+        let wanted = [Wanted { name: name.to_owned(), slot: 0, base: None }];
         let made = make::all(&self.fleet.host, &order, &wanted, &mut |_| {}).expect("made");
         self.shop.at(&made[0].path)
     }

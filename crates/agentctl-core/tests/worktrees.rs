@@ -66,7 +66,8 @@ fn order_from(from: &Path) -> MakeOrder {
 }
 
 fn wanted(names: &[&str]) -> Vec<Wanted> {
-    let wanted = |(slot, name): (usize, &&str)| Wanted { name: (*name).to_owned(), slot };
+    let wanted =
+        |(slot, name): (usize, &&str)| Wanted { name: (*name).to_owned(), slot, base: None };
     names.iter().enumerate().map(wanted).collect()
 }
 

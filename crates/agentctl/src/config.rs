@@ -437,7 +437,7 @@ fn readable_secrets(host: &Host, file: &File, path: &Path) -> Vec<String> {
     let (mut inside, mut warnings) = (false, Vec::new());
     for (here, file) in gateways.chain(webhooks).chain(metrics) {
         inside |= here;
-        let file = file.map(|file| expand(host, file.clone()));
+        let file = file.map(|file| host.expanded(file));
         if let Some(file) = file.filter(|file| trust::is_readable_by_others(file)) {
             let text = format!("{} can be read by others and holds a secret", file.display());
             warnings.push(format!("{text}; `chmod 600` closes it"));
@@ -467,7 +467,7 @@ fn apply(host: &mut Host, mut file: File, problems: &mut Vec<Problem>) -> Defaul
     host.roots = file
         .roots
         .into_iter()
-        .map(|(name, paths)| (name, paths.into_iter().map(|p| expand(host, p)).collect()))
+        .map(|(name, paths)| (name, paths.into_iter().map(|p| host.expanded(&p)).collect()))
         .collect();
     file.adapters.apply(host, problems);
     let deadlines = &mut host.deadlines;
@@ -499,21 +499,13 @@ fn apply(host: &mut Host, mut file: File, problems: &mut Vec<Problem>) -> Defaul
     }
 }
 
-/// Replaces a leading `~` by the home directory.
-fn expand(host: &Host, path: PathBuf) -> PathBuf {
-    match path.strip_prefix("~") {
-        Ok(rest) => host.home.join(rest),
-        Err(_) => path,
-    }
-}
-
 /// Returns the secret: a text, a variable or a file. Fails if more than one is given.
 fn secret(
     host: &Host,
     (text, variable, file): (Option<Hidden>, Option<String>, Option<PathBuf>),
 ) -> Result<Option<Secret>, ()> {
     let text = text.map(|text| Secret::Text(text.0));
-    let file = file.map(|file| Secret::File(expand(host, file)));
+    let file = file.map(|file| Secret::File(host.expanded(&file)));
     let mut given = text.into_iter().chain(variable.map(Secret::Variable)).chain(file);
     let first = given.next();
     if given.next().is_some() { Err(()) } else { Ok(first) }

@@ -74,7 +74,9 @@ pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::file_changes::{changes_not_told, patch_comment, shown_path, unrecorded_lines};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
 pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
-pub use self::group_launch::{matrix_failure, plan_lines, slot_failure, slot_started_line};
+pub use self::group_launch::{
+    group_not_started, matrix_failure, plan_lines, slot_failure, slot_started_line,
+};
 pub use self::holders::holder_text;
 pub use self::inbox::{
     AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,

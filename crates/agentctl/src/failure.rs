@@ -147,6 +147,13 @@ impl Failure {
         self
     }
 
+    /// Makes it a mistake in what was typed or written: exit code 2.
+    #[must_use]
+    pub fn as_usage(mut self) -> Self {
+        self.kind = Kind::Usage;
+        self
+    }
+
     /// Says whether no session matches.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

@@ -4,6 +4,7 @@
 //! `prompt_file` are relative to the folder of the file; `spec` and `files` to the directory of the launch, as on the
 //! command line.
 
+mod origins;
 mod values;
 
 use std::fs::File;
@@ -14,9 +15,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use toml::de::{DeTable, DeValue};
 
+pub use self::origins::MatrixOrigins;
 use self::values::{Entry, Source};
 use super::slots::{LARGEST_MAX_SLOTS, SlotRequest};
 use crate::adapters::control::Permissions;
+use crate::host::Host;
 
 /// Largest matrix file, and largest prompt file of one.
 const MAX_BYTES: u64 = 500_000;
@@ -41,8 +44,19 @@ const KEYS: [&str; 17] = [
     "slot",
 ];
 /// The keys of a `[[slot]]`.
-const SLOT_KEYS: [&str; 7] =
-    ["adapter", "model", "permissions", "prompt", "prompt_suffix", "env", "branch"];
+const SLOT_KEYS: [&str; 9] = [
+    "adapter",
+    "model",
+    "permissions",
+    "prompt",
+    "prompt_suffix",
+    "env",
+    "branch",
+    "base",
+    "base_branch",
+];
+/// The keys whose values are checked after the file was read.
+const CHECKED_LATER: [&str; 7] = ["adapter", "base", "base_branch", "cwd", "files", "max", "spec"];
 /// The keys of `[hooks]`.
 const HOOK_KEYS: [&str; 2] = ["on_create", "on_complete"];
 
@@ -60,7 +74,7 @@ pub enum FilePrompt {
 pub struct Matrix {
     /// The directory of the launch, absolute if the path of the file was.
     pub cwd: Option<PathBuf>,
-    /// The revision that the worktrees begin at.
+    /// The revision that the worktrees begin at, unless a slot has its own.
     pub base: Option<String>,
     /// The file with the specification.
     pub spec: Option<PathBuf>,
@@ -78,6 +92,8 @@ pub struct Matrix {
     pub on_complete: Option<Vec<String>>,
     /// The slots, the product of the lists first. Each has its prompt, unless that is overridden.
     pub slots: Vec<SlotRequest>,
+    /// Where the values stand.
+    pub origins: MatrixOrigins,
 }
 
 /// Why a matrix file was refused.
@@ -111,9 +127,9 @@ impl std::fmt::Display for MatrixError {
 impl std::error::Error for MatrixError {}
 
 impl Matrix {
-    /// Reads a file, seen from the directory `here`.
-    pub fn read(here: &Path, file: &Path, prompt: FilePrompt) -> Result<Self, MatrixError> {
-        let path = here.join(file);
+    /// Reads a file, seen from the directory of the host.
+    pub fn read(host: &Host, file: &Path, prompt: FilePrompt) -> Result<Self, MatrixError> {
+        let path = host.cwd.join(file);
         let text = read_text(&path).map_err(|what| MatrixError {
             file: file.to_owned(),
             line: None,
@@ -121,7 +137,11 @@ impl Matrix {
             what,
             hint: None,
         })?;
-        Self::parse(&Source { file, folder: path.parent().unwrap_or(here), text: &text }, prompt)
+        let folder = path.parent().unwrap_or(&host.cwd);
+        let mut matrix = Self::parse(&Source { file, folder, text: &text }, prompt)?;
+        matrix.cwd = matrix.cwd.map(|cwd| folder.join(host.expanded(&cwd)));
+        matrix.spec = matrix.spec.map(|spec| host.expanded(&spec));
+        Ok(matrix)
     }
 
     fn parse(source: &Source<'_>, prompt: FilePrompt) -> Result<Self, MatrixError> {
@@ -142,7 +162,7 @@ impl Matrix {
         }
         let base = entry("base").or_else(|| entry("base_branch"));
         Ok(Self {
-            cwd: entry("cwd").map(|e| e.text()).transpose()?.map(|cwd| source.folder.join(cwd)),
+            cwd: entry("cwd").map(|e| e.text()).transpose()?.map(PathBuf::from),
             base: base.map(|e| e.text()).transpose()?,
             spec: entry("spec").map(|e| e.text()).transpose()?.map(PathBuf::from),
             files: entry("files").map(|e| e.texts()).transpose()?.unwrap_or_default(),
@@ -152,8 +172,30 @@ impl Matrix {
             on_create: hook("on_create")?,
             on_complete: hook("on_complete")?,
             slots: slots(source, table, prompt)?,
+            origins: origins(source, table),
         })
     }
+}
+
+/// Returns where the values stand that are checked after the file was read.
+fn origins(source: &Source<'_>, table: &DeTable<'_>) -> MatrixOrigins {
+    let settings_of = |table: &DeTable<'_>, prefix: &str| -> Vec<_> {
+        let entries = CHECKED_LATER
+            .iter()
+            .filter_map(|key| Some((*key, Entry::of(source, table, prefix, key)?)));
+        entries.flat_map(|(key, entry)| entry.settings(key)).collect()
+    };
+    let mut settings = settings_of(table, "");
+    let slots = Entry::of(source, table, "", "slot").and_then(|entry| entry.tables().ok());
+    for (number, slot) in slots.into_iter().flatten().enumerate() {
+        settings.extend(settings_of(slot, &slot_prefix(number + 1)));
+    }
+    MatrixOrigins { file: source.file.to_owned(), settings }
+}
+
+/// Returns the words in front of a key of a `[[slot]]`.
+fn slot_prefix(number: usize) -> String {
+    format!("[[slot]] {number}: ")
 }
 
 /// The values that multiply.
@@ -280,14 +322,7 @@ fn slot(
     number: usize,
     lists: &Lists,
 ) -> Result<SlotRequest, MatrixError> {
-    let prefix = format!("[[slot]] {number}: ");
-    for key in ["base", "base_branch"] {
-        if let Some(entry) = Entry::of(source, table, &prefix, key) {
-            let what =
-                "all slots of a launch begin at one revision; launch twice with the same --group";
-            return Err(entry.wrong(what));
-        }
-    }
+    let prefix = slot_prefix(number);
     source.check_keys(table, &prefix, &SLOT_KEYS)?;
     let entry = |key: &'static str| Entry::of(source, table, &prefix, key);
     let text = |key| entry(key).map(|e| e.text()).transpose();
@@ -311,6 +346,7 @@ fn slot(
         prompt_suffix: entry("prompt_suffix").map(|e| e.string()).transpose()?,
         env,
         branch: text("branch")?,
+        base: text("base")?.or(text("base_branch")?),
     })
 }
 

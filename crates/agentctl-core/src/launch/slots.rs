@@ -34,6 +34,8 @@ pub struct SlotRequest {
     pub env: Vec<(String, String)>,
     /// The last part of the name of its worktree and branch; null for the adapter and the model.
     pub branch: Option<String>,
+    /// The revision that its worktree begins at; null for that of the request.
+    pub base: Option<String>,
 }
 
 /// Why the slots of a request cannot be launched.

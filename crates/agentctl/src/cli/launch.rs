@@ -19,6 +19,7 @@ use agentctl_core::ask::{
 };
 use agentctl_core::fuses::{Action, Conditions};
 use agentctl_core::host::Host;
+use agentctl_core::launch::matrix::MatrixOrigins;
 use agentctl_core::model::Session;
 use agentctl_core::transcript::Transcript;
 use clap::Args;
@@ -119,9 +120,10 @@ fn several(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs, words: Words) -> 
         options: args.flags.options(&loaded.defaults),
         ..GroupLaunchRequest::default()
     };
-    if let Some(file) = &args.slots.matrix {
-        group::add_matrix(&loaded.fleet(), &mut request, file)?;
-    }
+    let origins = match &args.slots.matrix {
+        Some(file) => group::add_matrix(&loaded.fleet(), &mut request, file)?,
+        None => MatrixOrigins::default(),
+    };
     if is_group && args.worktree.worktree.as_ref().is_some_and(Option::is_some) {
         return Err(several_have("--worktree=NAME", "--group names their worktrees and branches"));
     }
@@ -135,9 +137,9 @@ fn several(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs, words: Words) -> 
             (false, Some(WorktreeRequest { name: Some(name), .. })) => PlanPlace::Named(name),
             _ => PlanPlace::Worktrees,
         };
-        return group::dry_run(ui, loaded, &request, &place);
+        return group::dry_run(ui, loaded, (&request, &origins), &place);
     }
-    group::start(ui, loaded, request, (after, args.flags.keep.flatten()))
+    group::start(ui, loaded, (request, &origins), (after, args.flags.keep.flatten()))
 }
 
 /// Refuses an option that names one session or worktree, in a launch of several agents.

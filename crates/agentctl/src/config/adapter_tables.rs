@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 use super::finding::Problem;
-use super::{Hidden, expand, secret};
+use super::{Hidden, secret};
 
 /// The tables of all adapters that have one, by adapter.
 #[derive(Default)]
@@ -138,6 +138,6 @@ fn gateway(host: &Host, title: &str, table: GatewayTable) -> Result<Gateway, Pro
         insecure: table.insecure,
         admin: table.admin,
         approvals: table.approvals,
-        ca_file: table.ca_file.map(|file| expand(host, file)),
+        ca_file: table.ca_file.map(|file| host.expanded(&file)),
     })
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::finding::Problem;
 use super::settings::{METRICS_LISTEN, MetricsSettings, NotifySettings, check_token};
 use super::webhook::{WebhookEndpoint, check_secret};
-use super::{Hidden, Span, expand, relative, secret};
+use super::{Hidden, Span, relative, secret};
 
 /// Maximum `timeout` of a webhook.
 const MAX_WEBHOOK_TIMEOUT: std::time::Duration = std::time::Duration::from_mins(1);
@@ -140,7 +140,7 @@ fn webhook(
         }
         endpoint.timeout = span;
     }
-    endpoint.ca_file = table.ca_file.map(|file| expand(host, file));
+    endpoint.ca_file = table.ca_file.map(|file| host.expanded(&file));
     endpoint.name = table.name.unwrap_or(endpoint.name);
     Ok(endpoint)
 }

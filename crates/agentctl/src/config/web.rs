@@ -1,12 +1,11 @@
 //! The table `[web]`: the settings of the page in the browser.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agentctl_core::host::Host;
 use serde::Deserialize;
 
-use super::expand;
 use super::finding::Problem;
 
 /// The default address of the page.
@@ -37,7 +36,7 @@ impl WebAddress {
     /// Reads an address: `127.0.0.1:9210` or `unix:PATH`.
     pub fn parse(host: &Host, text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix(UNIX_PREFIX) {
-            let path = expand(host, PathBuf::from(path));
+            let path = host.expanded(Path::new(path));
             if path.is_absolute() {
                 return Ok(Self::Unix(path));
             }

@@ -9,7 +9,7 @@ use agentctl_core::worktrees::{DEFAULT_PREFIX, WorktreeSettings};
 use serde::Deserialize;
 
 use super::finding::Problem;
-use super::{expand, relative};
+use super::relative;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -27,7 +27,7 @@ pub(super) fn settings(
     problems: &mut Vec<Problem>,
 ) -> WorktreeSettings {
     let mut settings = WorktreeSettings {
-        directory: table.dir.map(|path| expand(host, path)),
+        directory: table.dir.map(|path| host.expanded(&path)),
         copy: table.copy,
         setup: table.setup,
         ..WorktreeSettings::default()

@@ -1,8 +1,12 @@
 //! Launches of several agents in words: each slot as it begins or fails, and the plan of `--dry-run`.
 
 use agentctl_core::adapters::control::Permissions;
-use agentctl_core::ask::{Fleet, LaunchPlan, NotStarted, PlannedSlot};
-use agentctl_core::launch::matrix::MatrixError;
+use agentctl_core::ask::{Fleet, LaunchPlan, NoAdapter, NotStarted, PlannedSlot};
+use agentctl_core::launch::LaunchError;
+use agentctl_core::launch::context::ContextError;
+use agentctl_core::launch::matrix::{MatrixError, MatrixOrigins};
+use agentctl_core::launch::slots::SlotsError;
+use agentctl_core::worktrees::MakeError;
 
 use super::not_started;
 use crate::failure::{Failure, Kind};
@@ -25,6 +29,34 @@ pub fn slot_failure(
     let kept = kept.map(|why| format!("; its worktree is kept: {why}")).unwrap_or_default();
     let message = format!("slot {slot} ({adapter}): {}{kept}", failure.message());
     (message, failure.first_hint().map(str::to_owned))
+}
+
+/// Says why a group was not launched. A value of the matrix file is named with its file, line and key.
+#[must_use]
+pub fn group_not_started(fleet: &Fleet, origins: &MatrixOrigins, why: NotStarted) -> Failure {
+    let place = match &why {
+        NotStarted::InSlot { why, .. } => match why.as_ref() {
+            NotStarted::NoAdapter(NoAdapter::Unknown(name)) => origins.place_of(&["adapter"], name),
+            _ => None,
+        },
+        NotStarted::Worktree(error) => match error.as_ref() {
+            MakeError::NoSuchBase { revision, .. } => {
+                origins.place_of(&["base", "base_branch"], revision)
+            }
+            _ => None,
+        },
+        NotStarted::Context(ContextError::File { path, .. }) => {
+            origins.place_of(&["files", "spec"], path)
+        }
+        NotStarted::Slots(SlotsError::TooMany { max, .. }) => {
+            origins.place_of(&["max"], &max.to_string())
+        }
+        NotStarted::Failed(LaunchError::Directory { .. }) => origins.place_of_only("cwd"),
+        _ => None,
+    };
+    let Some(place) = place else { return not_started(fleet, why) };
+    let why = if let NotStarted::InSlot { why, .. } = why { *why } else { why };
+    not_started(fleet, why).within(&place).as_usage()
 }
 
 /// Says why a matrix file was refused.

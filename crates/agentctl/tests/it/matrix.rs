@@ -89,6 +89,59 @@ prompt = "its own [[tool:echo $WORD > word]] [[say:done]]"
 }
 
 #[test]
+fn a_slot_begins_at_its_own_base() {
+    sandboxed(|| {
+        let home = home();
+        let repository = shop(&home);
+        let old = repository.git(["rev-parse", "HEAD"]);
+        repository.git(["branch", "release"]);
+        repository.write("later.txt", "x");
+        let new = repository.commit("later");
+        let text = "prompt = \"x [[say:done]]\"\ncwd = \"~/shop\"\ngroup = \"two\"\n\
+                    [[slot]]\nadapter = \"demo\"\nbranch = \"old\"\nbase = \"release\"\n\
+                    [[slot]]\nadapter = \"demo\"\nbranch = \"new\"\n";
+        home.write("two.toml", text);
+        let file = home.path().join("two.toml");
+        let launch = |home: &testkit::TestHome| {
+            home.run(&["launch", "--matrix", &file.to_string_lossy(), "--json", "--wait"])
+        };
+        let launched = launch(&home);
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        let at = |name: &str| repository.git(["rev-parse", name]);
+        assert_eq!([at("agentctl/two/old"), at("agentctl/two/new")], [old.clone(), new.clone()]);
+        let bases = ["old", "new"].map(|name| at(&format!("refs/agentctl/base/two/{name}")));
+        assert_eq!(bases, [old, new]);
+        let mut list = home.command(&["worktree", "list", "--json"]);
+        let listed: testkit::Output = list.current_dir(home.path().join("shop")).output().into();
+        let listed = listed.json();
+        let branches = listed["worktrees"].as_array().into_iter().flatten().filter_map(|row| {
+            let name = row["branch"].as_str()?.strip_prefix("agentctl/two/")?.to_owned();
+            Some((name, row["base_branch"].as_str().map(str::to_owned)))
+        });
+        let mut branches: Vec<_> = branches.collect();
+        branches.sort();
+        let main = repository.git(["symbolic-ref", "--short", "HEAD"]);
+        let expected = [("new", main.as_str()), ("old", "release")];
+        let expected = expected.map(|(name, base)| (name.to_owned(), Some(base.to_owned())));
+        assert_eq!(branches, expected, "each is taken into the branch that it began from");
+        // A taken name in the second transaction leaves nothing of the first one.
+        repository.git(["update-ref", "-d", "refs/heads/agentctl/two/old"]);
+        repository.git(["update-ref", "-d", "refs/agentctl/base/two/old"]);
+        repository.git(["worktree", "remove", "--force", "../shop.worktrees/two-old"]);
+        let refused = launch(&home);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        let left = repository.git([
+            "for-each-ref",
+            "--format=%(refname)",
+            "refs/heads/agentctl",
+            "refs/agentctl/base",
+        ]);
+        let left: Vec<&str> = left.lines().collect();
+        assert_eq!(left, ["refs/agentctl/base/two/new", "refs/heads/agentctl/two/new"]);
+    });
+}
+
+#[test]
 fn a_matrix_that_cannot_be_used_is_refused_and_nothing_is_made() {
     sandboxed(|| {
         let home = home();
@@ -100,7 +153,12 @@ fn a_matrix_that_cannot_be_used_is_refused_and_nothing_is_made() {
         write("many", b"prompt = \"x\"\nmodel = [\"1\",\"2\",\"3\",\"4\",\"5\"]\nprompt_suffix=[\"1\",\"2\",\"3\",\"4\"]");
         write("latin", b"prompt = \"caf\xe9\"");
         write("empty", b"");
-        write("base", b"prompt = \"x\"\n[[slot]]\nadapter = \"demo\"\nbase = \"main\"");
+        write("base", b"prompt = \"x\"\nbase = \"nowhere\"");
+        write("own-base", b"prompt = \"x\"\n[[slot]]\nadapter = \"demo\"\nbase = \"nowhere\"");
+        write("slot", b"prompt = \"x\"\n[[slot]]\nadapter = \"nonsense\"");
+        write("files", b"prompt = \"x\"\nfiles = [\"README\",\n\"nowhere\"]");
+        write("max", b"prompt = \"x\"\nmodel = [\"1\", \"2\", \"3\"]\nmax = 2");
+        write("cwd", b"prompt = \"x\"\ncwd = \"~/nowhere\"");
         write("bases", b"prompt = \"x\"\nadapter = \"demo\"\nbase = [\"main\", \"dev\"]");
         write("hook", b"prompt = \"x\"\n[hooks]\non_create = [\"no-such-program\"]");
         fs::create_dir_all(home.path().join("m/dir")).expect("made");
@@ -109,15 +167,16 @@ fn a_matrix_that_cannot_be_used_is_refused_and_nothing_is_made() {
         let table = [
             ("toml", 2, "toml line 1: it is not valid TOML"),
             ("key", 2, "key line 3: modle: unknown key"),
-            ("adapter", 2, "slot 2: there is no adapter named `nonsense`"),
+            ("adapter", 2, "adapter line 2: adapter: there is no adapter named `nonsense`"),
+            ("slot", 2, "slot line 3: [[slot]] 1: adapter: there is no adapter named `nonsense`"),
             ("many", 2, "20 slots; at most 16 are allowed"),
             ("latin", 2, "latin: it is not UTF-8 text"),
             ("empty", 2, "empty: no prompt is given"),
-            (
-                "base",
-                2,
-                "base line 4: [[slot]] 1: base: all slots of a launch begin at one revision",
-            ),
+            ("base", 2, "base line 2: base: `nowhere` names no commit of"),
+            ("own-base", 2, "own-base line 4: [[slot]] 1: base: `nowhere` names no commit of"),
+            ("files", 2, "files line 3: files: nowhere cannot be used as context"),
+            ("max", 2, "max line 3: max: the launch has 3 slots; at most 2 are allowed"),
+            ("cwd", 2, "cwd line 2: cwd: "),
             ("bases", 2, "bases line 3: base: "),
             ("dir", 2, "dir: it is a directory"),
             ("huge", 2, "huge: it is larger than 500 kB"),

@@ -117,10 +117,7 @@ fn settings_path(host: &Host) -> PathBuf {
 }
 
 fn expand(host: &Host, path: &str) -> PathBuf {
-    match path.strip_prefix("~/") {
-        Some(rest) => host.home.join(rest),
-        None => host.cwd.join(path),
-    }
+    host.cwd.join(host.expanded(Path::new(path)))
 }
 
 /// Returns the gateway of these settings: the local one, or the remote one that they name.

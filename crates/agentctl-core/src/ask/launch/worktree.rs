@@ -45,7 +45,8 @@ impl Fleet {
             group: request.options.group.clone(),
             cancellation: self.cancellation.clone(),
         };
-        let wanted = [Wanted { name: wanted.name.clone().unwrap_or_else(name), slot: 0 }];
+        let name = wanted.name.clone().unwrap_or_else(name);
+        let wanted = [Wanted { name, slot: 0, base: None }];
         let made =
             make::all(&self.host, &order, &wanted, &mut |news| tell(LaunchNews::Making(&news)));
         let made = made.map_err(|error| NotStarted::Worktree(Box::new(error)))?;

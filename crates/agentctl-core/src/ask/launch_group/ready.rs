@@ -33,6 +33,8 @@ pub(super) struct ReadySlot {
     pub prompt: Vec<u8>,
     /// The name of its worktree.
     pub name: String,
+    /// The revision that its worktree begins at; `None` for that of the request.
+    pub base: Option<String>,
 }
 
 impl Fleet {
@@ -73,6 +75,7 @@ impl Fleet {
             env: request.options.env.iter().cloned().chain(slot.env).collect(),
             prompt: context.before(&prompt),
             name,
+            base: slot.base,
         });
         Ok(ReadyGroup { group, cwd, slots: slots.collect() })
     }
@@ -118,7 +121,10 @@ fn prompts(
 impl ReadyGroup {
     /// Returns the worktrees that are needed.
     pub(super) fn wanted(&self) -> Vec<Wanted> {
-        let wanted = |slot: &ReadySlot| Wanted { name: slot.name.clone(), slot: slot.number };
+        let wanted = |slot: &ReadySlot| {
+            let (name, base) = (slot.name.clone(), slot.base.clone());
+            Wanted { name, slot: slot.number, base }
+        };
         self.slots.iter().map(wanted).collect()
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::launch::{LaunchHooks, LaunchOptions, TextOrBytes};
 use crate::launch::context::PromptContext;
-use crate::launch::matrix::Matrix;
+use crate::launch::matrix::{Matrix, MatrixOrigins};
 use crate::launch::slots::SlotRequest;
 use crate::worktrees::WorktreeOptions;
 
@@ -38,10 +38,18 @@ pub struct GroupLaunchRequest {
 }
 
 impl GroupLaunchRequest {
-    /// Adds the values of a matrix file. Values of the request count more; files are added up.
-    pub fn add_matrix(&mut self, matrix: Matrix) {
-        let Matrix { cwd, base, spec, files, group, max, verify, on_create, on_complete, slots } =
-            matrix;
+    /// Adds the values of a matrix file. Values of the request count more; files are added up. Returns where the values
+    /// stand in the file.
+    pub fn add_matrix(&mut self, matrix: Matrix) -> MatrixOrigins {
+        let Matrix { cwd, base, spec, files, group, max, verify, slots, origins, .. } = matrix;
+        let (on_create, on_complete) = (matrix.on_create, matrix.on_complete);
+        let overridden = [
+            ("cwd", self.cwd.is_some()),
+            ("spec", self.context.spec.is_some()),
+            ("max", self.max.is_some()),
+        ];
+        let overridden = overridden.into_iter().filter(|(_, is_given)| *is_given);
+        let origins = overridden.fold(origins, |origins, (key, _)| origins.without(key));
         self.slots = slots;
         self.cwd = self.cwd.take().or(cwd);
         self.worktrees.base = self.worktrees.base.take().or(base);
@@ -51,5 +59,6 @@ impl GroupLaunchRequest {
         self.max = self.max.or(max);
         self.verify = self.verify.take().or(verify);
         self.options.hooks = self.options.hooks.or(&LaunchHooks { on_create, on_complete });
+        origins
     }
 }

@@ -32,6 +32,7 @@ on_complete = ["sh", "-c", "x"]
 adapter = "claude-code"
 model = "opus"
 branch = "best"
+base = "v1"
 [[slot]]
 adapter = "pi"
 prompt = "Other"
@@ -56,10 +57,16 @@ env = { B = "2" }
         (Some("Fix it"), Some(Permissions::Edits))
     );
     assert_eq!(opus.env, [("A".to_owned(), "1".to_owned())]);
+    assert_eq!(opus.base.as_deref(), Some("v1"));
+    let place = |keys: &[&str], text| matrix.origins.place_of(keys, text);
+    assert_eq!(place(&["base"], "v1").as_deref(), Some("m.toml line 21: [[slot]] 1: base"));
+    assert_eq!(place(&["adapter"], "codex").as_deref(), Some("m.toml line 10: adapter"));
+    assert_eq!(place(&["max"], "20").as_deref(), Some("m.toml line 8: max"));
+    assert_eq!(place(&["files"], "elsewhere"), None);
     let pi = &matrix.slots[5];
     assert_eq!((pi.prompt.as_deref(), pi.permissions), (Some("Other"), Some(Permissions::Bypass)));
     assert_eq!(pi.env, [("B".to_owned(), "2".to_owned())]);
-    assert_eq!(matrix.cwd.as_deref(), Some(Path::new("/d/shop")));
+    assert_eq!(matrix.cwd.as_deref(), Some(Path::new("shop")));
     assert_eq!((matrix.base.as_deref(), matrix.max), (Some("main"), Some(20)));
     assert_eq!(matrix.on_complete.expect("a hook"), ["sh", "-c", "x"]);
     assert_eq!(matrix.verify.expect("a command"), ["cargo", "test"]);

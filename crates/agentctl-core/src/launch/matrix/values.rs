@@ -6,6 +6,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::origins::MatrixSetting;
 use super::{MatrixError, is_table};
 use crate::adapters::control::Permissions;
 use crate::text::nearest;
@@ -99,6 +100,21 @@ impl<'a> Entry<'a> {
             what: what.into(),
             hint: None,
         }
+    }
+
+    /// Returns where each text of the value stands.
+    pub(super) fn settings(&self, key: &'static str) -> Vec<MatrixSetting> {
+        let items = self.items().unwrap_or_default();
+        let setting = |item: &Spanned<DeValue<'_>>| {
+            let text = match item.get_ref() {
+                DeValue::String(text) => text.to_string(),
+                DeValue::Integer(number) => number.to_string(),
+                _ => return None,
+            };
+            let line = self.source.line(item.span().start);
+            Some(MatrixSetting { key, text, shown: self.shown.clone(), line })
+        };
+        items.into_iter().filter_map(setting).collect()
     }
 
     /// Says what is wrong with the value.

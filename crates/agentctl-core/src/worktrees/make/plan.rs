@@ -1,6 +1,7 @@
 //! The plan of a call: repository, base, names, directories. Everything that can be refused is refused here,
 //! before anything exists.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,11 @@ pub(super) struct Place {
     /// The branch without `refs/heads/`.
     pub branch: String,
     pub path: PathBuf,
+    pub base: String,
+    /// The commit that the branch begins at.
+    pub start: String,
+    /// The branch or revision that the base was taken from, for the reflog.
+    from: String,
 }
 
 /// Everything that a call makes.
@@ -31,13 +37,16 @@ pub(super) struct Plan<'a> {
     /// The directory that holds the worktrees.
     parent: PathBuf,
     parent_is_new: bool,
-    pub base: String,
-    /// The commit that the branches begin at.
-    pub start: String,
     pub left_behind: usize,
-    /// The branch or revision that the base was taken from, for the reflog.
+    /// The changes that create all branches and base refs: a transaction for each text of the reflog.
+    transactions: Vec<RefTransaction>,
+}
+
+/// Refs that are created together.
+struct RefTransaction {
+    /// The branch or revision that their base was taken from.
     from: String,
-    refs: Vec<RefEdit>,
+    edits: Vec<RefEdit>,
 }
 
 /// Says why a name cannot be that of a worktree. The rest is left to git.
@@ -134,34 +143,34 @@ impl<'a> Plan<'a> {
         let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
         check_names(&names)?;
         let repository = git.repository(&order.from)?;
-        let (base, from) = base(git, &repository, order)?;
         let parent = worktrees_directory(git, &repository, order)?;
         check_directory(host, git, &repository, &parent)?;
-        let places: Vec<Place> = names
-            .iter()
-            .map(|name| Place {
-                name: (*name).to_owned(),
+        let mut places = Vec::new();
+        for Wanted { name, base: own, .. } in wanted {
+            let (base, from) = base(git, &repository, order, own.as_deref())?;
+            places.push(Place {
+                name: name.clone(),
                 branch: format!("{}{name}", order.settings.prefix),
                 path: parent.join(folder_name(name)),
-            })
-            .collect();
+                start: base.clone(),
+                base,
+                from,
+            });
+        }
         let mut plan = Self {
             git,
             repository,
             places,
             parent_is_new: parent.symlink_metadata().is_err(),
             parent,
-            start: base.clone(),
-            base,
             left_behind: 0,
-            from,
-            refs: Vec::new(),
+            transactions: Vec::new(),
         };
         plan.check_free()?;
         plan.check_sparse(order)?;
         plan.check_space(order)?;
         plan.take_changes(order)?;
-        plan.refs = plan.wanted_refs()?;
+        plan.transactions = plan.wanted_refs()?;
         Ok(plan)
     }
 
@@ -190,10 +199,9 @@ impl<'a> Plan<'a> {
         Err(MakeError::SparseConsent { repository: self.repository.main.clone() })
     }
 
-    /// Refuses if the files of the base, with a tenth to spare, need more space than is free.
-    fn check_space(&self, order: &MakeOrder) -> Result<(), MakeError> {
-        let call =
-            self.git.read(&self.repository.common).args(["ls-tree", "-r", "-l", "-z", &self.base]);
+    /// Returns the size of all files of a commit that are checked out.
+    fn size_of(&self, base: &str, order: &MakeOrder) -> Result<u64, MakeError> {
+        let call = self.git.read(&self.repository.common).args(["ls-tree", "-r", "-l", "-z", base]);
         let listed = if order.options.sparse.is_empty() {
             call.ok()?
         } else {
@@ -203,9 +211,22 @@ impl<'a> Plan<'a> {
             let facts = entry.split(|byte| *byte == b'\t').next()?;
             std::str::from_utf8(facts).ok()?.split_whitespace().nth(3)?.parse().ok()
         };
-        let one: u64 = listed.stdout.split(|byte| *byte == 0).filter_map(size).sum();
+        Ok(listed.stdout.split(|byte| *byte == 0).filter_map(size).sum())
+    }
+
+    /// Refuses if the files of the bases, with a tenth to spare, need more space than is free.
+    fn check_space(&self, order: &MakeOrder) -> Result<(), MakeError> {
+        let mut sizes: HashMap<&str, u64> = HashMap::new();
+        let mut needed = 0_u64;
+        for place in &self.places {
+            let size = match sizes.get(place.base.as_str()) {
+                Some(size) => *size,
+                None => self.size_of(&place.base, order)?,
+            };
+            sizes.insert(&place.base, size);
+            needed = needed.saturating_add(size);
+        }
         let count = self.places.len();
-        let needed = one.saturating_mul(count as u64);
         let needed_bytes = needed.saturating_add(needed / 10);
         let there = self.parent.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
         let Ok(space) = statvfs(there) else { return Ok(()) };
@@ -232,44 +253,59 @@ impl<'a> Plan<'a> {
             };
         };
         let head = self.git.commit(&top, "HEAD")?;
-        if head.as_ref() != Some(&self.base) {
-            let revision = options.base.clone().unwrap_or_default();
-            let refused = Err(MakeError::ChangesOfOtherBase { revision });
-            return if options.with_changes { refused } else { Ok(()) };
-        }
+        let is_at_head = |place: &&Place| head.as_ref() == Some(&place.base);
         if !options.with_changes {
+            if !self.places.iter().any(|place| is_at_head(&place)) {
+                return Ok(());
+            }
             let args = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"];
             let status = self.git.read(&top).args(args).ok()?.stdout;
             self.left_behind =
                 status.split(|byte| *byte == 0).filter(|line| !line.is_empty()).count();
             return Ok(());
         }
+        if let Some(elsewhere) = self.places.iter().find(|place| !is_at_head(place)) {
+            return Err(MakeError::ChangesOfOtherBase { revision: elsewhere.from.clone() });
+        }
+        let Some(base) = head else { return Ok(()) };
         let snapshot = self.git.snapshot_into_repository(&top)?;
         if let Some(why) = snapshot.gaps.first() {
             return Err(MakeError::UnreadableChanges { why: why.clone() });
         }
-        if self.git.tree(&top, &self.base)?.as_ref() != Some(&snapshot.tree) {
+        if self.git.tree(&top, &base)?.as_ref() != Some(&snapshot.tree) {
             let words = "Uncommitted changes at the start of this worktree";
-            let parents = [self.base.as_str()];
-            self.start = self.git.commit_with_parents(&top, &snapshot.tree, &parents, words)?;
+            let start = self.git.commit_with_parents(&top, &snapshot.tree, &[&base], words)?;
+            for place in &mut self.places {
+                place.start.clone_from(&start);
+            }
         }
         Ok(())
     }
 
     /// Returns the changes that create all branches and base refs. A base ref whose branch is gone is replaced.
-    fn wanted_refs(&self) -> Result<Vec<RefEdit>, MakeError> {
-        let mut edits = Vec::new();
+    fn wanted_refs(&self) -> Result<Vec<RefTransaction>, MakeError> {
+        let mut transactions: Vec<RefTransaction> = Vec::new();
         for place in &self.places {
             let branch = format!("{BRANCH_REFS}{}", place.branch);
             let base = format!("{BASE_REFS}{}", place.name);
             let stale = self.git.ref_value(&self.repository.common, &base)?;
-            edits.push(RefEdit::Create { name: branch, new: self.start.clone() });
-            edits.push(match stale {
-                Some(old) => RefEdit::Update { name: base, new: self.base.clone(), old },
-                None => RefEdit::Create { name: base, new: self.base.clone() },
-            });
+            let new = place.base.clone();
+            let edits = [
+                RefEdit::Create { name: branch, new: place.start.clone() },
+                match stale {
+                    Some(old) => RefEdit::Update { name: base, new, old },
+                    None => RefEdit::Create { name: base, new },
+                },
+            ];
+            match transactions.iter_mut().find(|other| other.from == place.from) {
+                Some(other) => other.edits.extend(edits),
+                None => {
+                    let (from, edits) = (place.from.clone(), edits.into());
+                    transactions.push(RefTransaction { from, edits });
+                }
+            }
         }
-        Ok(edits)
+        Ok(transactions)
     }
 
     /// Creates the directory that holds the worktrees.
@@ -289,9 +325,32 @@ impl<'a> Plan<'a> {
 
     /// Creates all branches and base refs, or none.
     pub(super) fn create_refs(&self) -> Result<(), MakeError> {
-        let reason = format!("branch: Created from {}", self.from);
-        let created = self.git.change_refs(&self.repository.common, &reason, &self.refs);
-        match created {
+        for (done, transaction) in self.transactions.iter().enumerate() {
+            if let Err(error) = self.create(transaction) {
+                self.delete(&self.transactions[..done]);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the refs of these transactions that still have their first value.
+    fn delete(&self, transactions: &[RefTransaction]) {
+        for edit in transactions.iter().flat_map(|transaction| &transaction.edits) {
+            let (RefEdit::Create { name, new } | RefEdit::Update { name, new, .. }) = edit else {
+                continue;
+            };
+            let delete = [RefEdit::Delete { name: name.clone(), old: new.clone() }];
+            let reason = "a worktree of the same launch cannot be made";
+            let _moved = self.git.change_refs(&self.repository.common, reason, &delete);
+        }
+    }
+
+    /// Creates the refs of one transaction, or none.
+    fn create(&self, transaction: &RefTransaction) -> Result<(), MakeError> {
+        let reason = format!("branch: Created from {}", transaction.from);
+        let common = &self.repository.common;
+        match self.git.change_refs(common, &reason, &transaction.edits) {
             Ok(()) => Ok(()),
             Err(RefTransactionError::Git(error)) => Err(error.into()),
             Err(RefTransactionError::BadName { name }) => {
@@ -344,8 +403,8 @@ impl<'a> Plan<'a> {
             let refs = undo::Refs {
                 branch: &place.branch,
                 name: &place.name,
-                base: &self.base,
-                start: &self.start,
+                base: &place.base,
+                start: &place.start,
             };
             left.extend(undo::remove(self.git, &self.repository.common, &place.path, &refs));
         }
@@ -353,16 +412,18 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Returns the commit that the worktrees begin at, and the branch or revision that names it.
+/// Returns the commit that a worktree begins at, and the branch or revision that names it. `own` is the revision of
+/// this worktree, if it has one of its own.
 pub(super) fn base(
     git: &Git,
     repository: &Repository,
     order: &MakeOrder,
+    own: Option<&str>,
 ) -> Result<(String, String), MakeError> {
     let directory = &order.from;
-    if let Some(revision) = &order.options.base {
+    if let Some(revision) = own.or(order.options.base.as_deref()) {
         let missing = || MakeError::NoSuchBase {
-            revision: revision.clone(),
+            revision: revision.to_owned(),
             repository: repository.main.clone(),
         };
         let commit = git.commit(directory, revision)?.ok_or_else(missing)?;

@@ -20,7 +20,9 @@ pub fn preview(
     check_names(&names)?;
     let git = Git::find(host)?;
     let repository = git.repository(&order.from)?;
-    base(&git, &repository, order)?;
+    for wanted in wanted {
+        base(&git, &repository, order, wanted.base.as_deref())?;
+    }
     let parent = worktrees_directory(&git, &repository, order)?;
     let place =
         |name: &&str| (format!("{}{name}", order.settings.prefix), parent.join(folder_name(name)));

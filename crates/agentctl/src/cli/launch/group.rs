@@ -7,41 +7,41 @@ use agentctl_core::ask::{
     Fleet, GroupLaunchDocument, GroupLaunchNews, GroupLaunchRequest, LaunchedSlot, PlanPlace,
     WaitRequest,
 };
-use agentctl_core::launch::matrix::{FilePrompt, Matrix};
+use agentctl_core::launch::matrix::{FilePrompt, Matrix, MatrixOrigins};
 
 use super::super::wait::{self, Show};
 use super::interrupt::Interrupt;
 use super::{After, Stay, end_when_idle, flushed};
 use crate::config::{Loaded, Span};
 use crate::face::{
-    left_behind, making_line, matrix_failure, not_started, plan_lines, slot_failure,
+    group_not_started, left_behind, making_line, matrix_failure, plan_lines, slot_failure,
     slot_started_line,
 };
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
-/// Adds a matrix file to a request. A prompt on the command line replaces that of the file.
+/// Adds a matrix file to a request. A prompt on the command line replaces that of the file. Returns where the values
+/// stand in the file.
 pub(super) fn add_matrix(
     fleet: &Fleet,
     request: &mut GroupLaunchRequest,
     file: &Path,
-) -> Result<(), Failure> {
+) -> Result<MatrixOrigins, Failure> {
     let prompt = if request.prompt.is_some() { FilePrompt::Overridden } else { FilePrompt::Used };
-    let matrix = Matrix::read(&fleet.host.cwd, file, prompt);
-    request.add_matrix(matrix.map_err(|error| matrix_failure(&error))?);
-    Ok(())
+    let matrix = Matrix::read(&fleet.host, file, prompt);
+    Ok(request.add_matrix(matrix.map_err(|error| matrix_failure(&error))?))
 }
 
 /// Prints what would be launched, and starts nothing.
 pub(super) fn dry_run(
     ui: &mut Ui,
     loaded: &Loaded,
-    request: &GroupLaunchRequest,
+    (request, origins): (&GroupLaunchRequest, &MatrixOrigins),
     place: &PlanPlace,
 ) -> Outcome {
     let fleet = loaded.fleet();
     let plan = fleet.plan_launch(request, place, &loaded.defaults);
-    let plan = plan.map_err(|why| not_started(&fleet, why))?;
+    let plan = plan.map_err(|why| group_not_started(&fleet, origins, why))?;
     if ui.wants_json() {
         ui.json(&plan)?;
     } else {
@@ -66,7 +66,7 @@ fn exit_code(well: usize, all: usize) -> ExitCode {
 pub(super) fn start(
     ui: &mut Ui,
     loaded: &Loaded,
-    mut request: GroupLaunchRequest,
+    (mut request, origins): (GroupLaunchRequest, &MatrixOrigins),
     (after, idle): (After, Option<Span>),
 ) -> Outcome {
     if after.stay == Stay::Following {
@@ -83,7 +83,8 @@ pub(super) fn start(
             printed = result;
         }
     });
-    let document = interrupt.end(ui, launched.map_err(|why| not_started(fleet, why)))?;
+    let launched = launched.map_err(|why| group_not_started(fleet, origins, why));
+    let document = interrupt.end(ui, launched)?;
     if let Some(idle) = idle {
         for slot in &document.slots {
             if let Some(session) = &slot.session {
