@@ -11,10 +11,10 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 use testkit::eventually;
 
-use crate::measure::{Beside, PROGRAM};
+use crate::measure::{Beside, PROGRAM, ours};
 use crate::pose;
 use crate::promises::{Bench, Home};
-use crate::telling::rewrite;
+use crate::telling::{Stream, rewrite};
 
 /// The most memory of its own, in kB.
 const MOST_KB: u64 = 2048;
@@ -68,6 +68,19 @@ impl Asked {
         kinds.iter().map(size).sum()
     }
 
+    /// Returns the time of an answer until the asker has given it to its agent and ended.
+    fn answered(self, home: &Home) -> Duration {
+        let asks = ours(&home.path, &["asks", "-q"]).output().expect("started");
+        let ask = String::from_utf8(asks.stdout).expect("an id").trim().to_owned();
+        let mut answer = None;
+        let took = self.until_gone(|_| {
+            let mut command = ours(&home.path, &["answer", &ask, "--allow"]);
+            answer = Some(Beside::start(command.stdout(std::process::Stdio::null())));
+        });
+        drop(answer);
+        took
+    }
+
     /// Does something, and returns the time until the asker has ended.
     fn until_gone(mut self, happens: impl FnOnce(&mut Beside)) -> Duration {
         let start = Instant::now();
@@ -83,7 +96,9 @@ impl Bench<'_> {
         let memory = "asker: memory of its own while it waits".to_owned();
         let death = "asker: from the death of its agent to its end".to_owned();
         let settled = "asker: from an answer in the terminal to its end".to_owned();
-        if ![&memory, &death, &settled].iter().any(|what| self.wanted(what)) {
+        let gone = "asker: from an answer in the terminal to `ask.settled`".to_owned();
+        let answered = "asker: `answer` until its agent has the decision".to_owned();
+        if ![&memory, &death, &settled, &gone, &answered].iter().any(|what| self.wanted(what)) {
             return;
         }
         let programs = tempfile::tempdir().expect("made");
@@ -114,7 +129,25 @@ impl Bench<'_> {
                 asked.until_gone(|agent| rewrite(&agent.files[0], "busy"))
             })
             .collect();
+        let session = pose::served(&home.manifest, "claude-code").id.clone();
+        let mut stream = Stream::of(&home.path, "ask.opened,ask.settled");
+        let rows: Vec<Duration> = (0..rounds)
+            .map(|_| {
+                let asked = Asked::new(home, programs.path(), true);
+                stream.until(&session, "ask.opened");
+                stream.quiet();
+                let start = Instant::now();
+                rewrite(&asked.agent.files[0], "busy");
+                stream.until(&session, "ask.settled");
+                start.elapsed()
+            })
+            .collect();
+        drop(stream);
+        let decisions: Vec<Duration> =
+            (0..rounds).map(|_| Asked::new(home, programs.path(), false).answered(home)).collect();
         let reference = format!("none, {rounds} times");
+        self.add_tails(gone, reference.clone(), &rows, &rows, Some(300.0));
+        self.add_tails(answered, reference.clone(), &decisions, &decisions, Some(500.0));
         self.add_tails(death, reference.clone(), &deaths, &deaths, Some(100.0));
         self.add_tails(settled, reference, &answers, &answers, Some(1000.0));
     }

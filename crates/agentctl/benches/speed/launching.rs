@@ -10,12 +10,12 @@ use crate::measure::{Times, ours};
 /// The prompt of the agents: nothing that takes time.
 const PROMPT: &str = "x [[say:done]]";
 
-/// Measures, in turn, an agent's own start up to its first word, and a launch of it up to its id.
-pub(crate) fn compare(home: &Path, runs: usize) -> Times {
+/// Measures, in turn, an agent's own start up to its first word, and a launch of it with these options up to its id.
+pub(crate) fn compare(home: &Path, options: &[&str], runs: usize) -> Times {
     let (mut theirs, mut launches) = (Vec::new(), Vec::new());
     for _ in 0..=runs {
         theirs.push(own_start(home));
-        launches.push(launch(home));
+        launches.push(launch(home, options));
     }
     // The first of each warms the page cache and is not counted.
     Times::of(theirs.split_off(1), launches.split_off(1))
@@ -34,15 +34,20 @@ fn own_start(home: &Path) -> f64 {
     took.as_secs_f64() * 1000.0
 }
 
-fn launch(home: &Path) -> f64 {
+fn launch(home: &Path, options: &[&str]) -> f64 {
     let start = Instant::now();
-    let mut launch = ours(home, &["launch", "demo", "-p", PROMPT]);
+    let mut launch = ours(home, &[&["launch", "demo", "-p", PROMPT], options].concat());
     let launched = launch.stdout(Stdio::piped()).output().expect("started");
     let took = start.elapsed();
     assert!(launched.status.success(), "the launch failed");
     let id = String::from_utf8(launched.stdout).expect("an id");
-    let ended = ours(home, &["wait", id.trim(), "--for", "stopped"]).status().expect("started");
-    assert!(ended.success(), "it did not end");
+    // A kept agent stays; the others end by themselves.
+    let end = if options.is_empty() {
+        ["wait", id.trim(), "--for=stopped"]
+    } else {
+        ["stop", id.trim(), "--force"]
+    };
+    assert!(ours(home, &end).output().expect("started").status.success(), "it did not end");
     took.as_secs_f64() * 1000.0
 }
 

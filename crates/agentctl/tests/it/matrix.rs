@@ -153,10 +153,10 @@ fn a_matrix_that_cannot_be_used_is_refused_and_nothing_is_made() {
         write("many", b"prompt = \"x\"\nmodel = [\"1\",\"2\",\"3\",\"4\",\"5\"]\nprompt_suffix=[\"1\",\"2\",\"3\",\"4\"]");
         write("latin", b"prompt = \"caf\xe9\"");
         write("empty", b"");
-        write("base", b"prompt = \"x\"\nbase = \"nowhere\"");
+        write("base", b"prompt = \"x\"\nadapter = \"demo\"\nbase = \"nowhere\"");
         write("own-base", b"prompt = \"x\"\n[[slot]]\nadapter = \"demo\"\nbase = \"nowhere\"");
         write("slot", b"prompt = \"x\"\n[[slot]]\nadapter = \"nonsense\"");
-        write("files", b"prompt = \"x\"\nfiles = [\"README\",\n\"nowhere\"]");
+        write("files", b"prompt = \"x\"\nadapter = \"demo\"\nfiles = [\"README\",\n\"nowhere\"]");
         write("max", b"prompt = \"x\"\nmodel = [\"1\", \"2\", \"3\"]\nmax = 2");
         write("cwd", b"prompt = \"x\"\ncwd = \"~/nowhere\"");
         write("bases", b"prompt = \"x\"\nadapter = \"demo\"\nbase = [\"main\", \"dev\"]");
@@ -172,9 +172,9 @@ fn a_matrix_that_cannot_be_used_is_refused_and_nothing_is_made() {
             ("many", 2, "20 slots; at most 16 are allowed"),
             ("latin", 2, "latin: it is not UTF-8 text"),
             ("empty", 2, "empty: no prompt is given"),
-            ("base", 2, "base line 2: base: `nowhere` names no commit of"),
+            ("base", 2, "base line 3: base: `nowhere` names no commit of"),
             ("own-base", 2, "own-base line 4: [[slot]] 1: base: `nowhere` names no commit of"),
-            ("files", 2, "files line 3: files: nowhere cannot be used as context"),
+            ("files", 2, "files line 4: files: nowhere cannot be used as context"),
             ("max", 2, "max line 3: max: the launch has 3 slots; at most 2 are allowed"),
             ("cwd", 2, "cwd line 2: cwd: "),
             ("bases", 2, "bases line 3: base: "),

@@ -172,6 +172,10 @@ pub(super) fn serve(room: &Room, connection: &mut Connection, incoming: &Incomin
         record.model = body["model"].as_str().map(str::to_owned);
         record.prompt.clone_from(&asked.prompt);
         record.steps_done = asked.steps_done;
+        if asked.steps_done > 0 {
+            let said = [&body["messages"], &body["input"]].into_iter().find(|said| said.is_array());
+            record.conversation = said.cloned().unwrap_or_default();
+        }
         record.tools = asked.tools.len();
         // Titles, topics and summaries are asked for without tools; they must not run the script.
         record.side = asked.tools.is_empty();

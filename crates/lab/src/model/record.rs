@@ -1,6 +1,7 @@
 //! The record of every request, for scenarios to compare with the actions of agents.
 
 use serde::Serialize;
+use serde_json::Value;
 
 /// The API of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -71,6 +72,9 @@ pub struct Request {
     pub prompt: String,
     /// How many tool results followed the prompt.
     pub steps_done: usize,
+    /// The conversation that it held, if tool results followed the prompt; else null. It is not written into files.
+    #[serde(skip)]
+    pub conversation: Value,
     /// How many tools it offered.
     pub tools: usize,
     /// Whether it offered none: a title or a summary, answered without regard to the script.
@@ -99,6 +103,7 @@ impl Request {
             model: None,
             prompt: String::new(),
             steps_done: 0,
+            conversation: Value::Null,
             tools: 0,
             side: false,
             stream: false,

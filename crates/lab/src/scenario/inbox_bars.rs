@@ -23,8 +23,8 @@ const SENDERS: usize = 4;
 /// Bytes of the large message.
 const LARGE: usize = 900 << 10;
 
-/// The facts about an agent that are needed to let it ask.
-pub(super) trait Asking {
+/// The facts about an agent that can be launched to stay.
+pub(super) trait Keeping {
     /// Our name for it.
     const NAME: &'static str;
     /// Part of the command line of the process that a kept session lives in.
@@ -34,14 +34,18 @@ pub(super) trait Asking {
     fn settle(stage: &Stage) -> Result<(), Trouble>;
     /// Returns the variables with which it talks to our model.
     fn env(stage: &Stage) -> Vec<(String, String)>;
+}
+
+/// The facts about an agent that are needed to let it ask.
+pub(super) trait Asking: Keeping {
     /// Returns the directive that makes it ask for this command.
     fn asking_for(command: &str) -> String;
-    /// Has the agent run this script as a hook of its own; called after [`Asking::settle`].
+    /// Has the agent run this script as a hook of its own; called after [`Keeping::settle`].
     fn hook(stage: &Stage, script: &Path) -> Result<(), Trouble>;
 }
 
-/// Lists the scenarios of an agent.
-pub(super) const fn scenarios<K: Asking>(agent: &Agent) -> [Scenario; 4] {
+/// Lists the scenarios of an agent that asks.
+pub(super) const fn scenarios<K: Asking>(agent: &Agent) -> [Scenario; 2] {
     [
         agent.headless(
             "kept-at-once",
@@ -53,6 +57,12 @@ pub(super) const fn scenarios<K: Asking>(agent: &Agent) -> [Scenario; 4] {
             "answers by tools and hooks of an agent, of every shape: refused",
             from_below::<K>,
         ),
+    ]
+}
+
+/// Lists the scenarios of an agent that can be launched to stay.
+pub(super) const fn kept_scenarios<K: Keeping>(agent: &Agent) -> [Scenario; 2] {
+    [
         agent.headless(
             "kept-messages",
             "four senders at once, at rest and at work: each message once",
@@ -67,12 +77,12 @@ pub(super) const fn scenarios<K: Asking>(agent: &Agent) -> [Scenario; 4] {
 }
 
 /// Runs agentctl as a person does.
-pub(super) fn order<K: Asking>(stage: &Stage, args: &[&str]) -> Result<Told, Trouble> {
+pub(super) fn order<K: Keeping>(stage: &Stage, args: &[&str]) -> Result<Told, Trouble> {
     stage.order(&stage.home, &K::env(stage), args)
 }
 
 /// Launches into a directory; returns the session and its directory.
-pub(super) fn launch<K: Asking>(
+pub(super) fn launch<K: Keeping>(
     stage: &Stage,
     directory: &str,
     prompt: &str,
@@ -86,7 +96,7 @@ pub(super) fn launch<K: Asking>(
 }
 
 /// Waits for the ask of a session that can be answered.
-pub(super) fn ask_of<K: Asking>(stage: &Stage, id: &str) -> Result<Value, Trouble> {
+pub(super) fn ask_of<K: Keeping>(stage: &Stage, id: &str) -> Result<Value, Trouble> {
     let mut last = String::new();
     let found = stage.until("the ask is listed", || {
         let told = order::<K>(stage, &["asks", "--json"]).ok()?;
@@ -112,14 +122,14 @@ pub(super) fn text(value: &Value) -> &str {
 }
 
 /// Waits until a session rests.
-pub(super) fn rest<K: Asking>(stage: &mut Stage, id: &str) -> Result<(), Trouble> {
+pub(super) fn rest<K: Keeping>(stage: &mut Stage, id: &str) -> Result<(), Trouble> {
     let told = order::<K>(stage, &["wait", id, "--for", "idle", "--timeout", "60s"])?;
     stage.expect_that("it rests", told.code == Some(0), told.all());
     Ok(())
 }
 
 /// Stops a kept session and waits until nothing of it is left.
-fn stop<K: Asking>(stage: &mut Stage, id: &str) -> Result<(), Trouble> {
+fn stop<K: Keeping>(stage: &mut Stage, id: &str) -> Result<(), Trouble> {
     let told = order::<K>(stage, &["stop", id])?;
     stage.expect_that("`stop`", told.code == Some(0), told.all());
     stage.until("its processes have left", || {
@@ -217,7 +227,7 @@ fn from_below<K: Asking>(stage: &mut Stage) -> Result<(), Trouble> {
 }
 
 /// Returns the texts that a person has said in a session, and how often each is there.
-fn said<K: Asking>(stage: &Stage, id: &str) -> Result<BTreeMap<String, usize>, Trouble> {
+fn said<K: Keeping>(stage: &Stage, id: &str) -> Result<BTreeMap<String, usize>, Trouble> {
     let told = order::<K>(stage, &["logs", id, "-n", "100000", "--json"])?;
     let mut texts = BTreeMap::new();
     for line in told.stdout.lines() {
@@ -232,7 +242,7 @@ fn said<K: Asking>(stage: &Stage, id: &str) -> Result<BTreeMap<String, usize>, T
     Ok(texts)
 }
 
-fn messages<K: Asking>(stage: &mut Stage) -> Result<(), Trouble> {
+fn messages<K: Keeping>(stage: &mut Stage) -> Result<(), Trouble> {
     K::settle(stage)?;
     let more = ["--keep", "--permissions", "bypass"];
     let (id, _) = launch::<K>(stage, "a", "hello [[say:hi]]", &more)?;
@@ -282,7 +292,7 @@ fn messages<K: Asking>(stage: &mut Stage) -> Result<(), Trouble> {
     stop::<K>(stage, &id)
 }
 
-fn large<K: Asking>(stage: &mut Stage) -> Result<(), Trouble> {
+fn large<K: Keeping>(stage: &mut Stage) -> Result<(), Trouble> {
     K::settle(stage)?;
     let (id, _) = launch::<K>(stage, "a", "hello [[say:hi]]", &["--keep"])?;
     rest::<K>(stage, &id)?;

@@ -5,13 +5,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::ways::{env, settle};
-use crate::scenario::inbox_bars::Asking;
+use crate::scenario::inbox_bars::{Asking, Keeping};
 use crate::stage::{Stage, Trouble};
 
 /// Claude Code.
 pub(super) struct Claude;
 
-impl Asking for Claude {
+impl Keeping for Claude {
     const NAME: &'static str = "claude-code";
     const KEPT: &'static str = "--input-format stream-json";
 
@@ -22,7 +22,9 @@ impl Asking for Claude {
     fn env(stage: &Stage) -> Vec<(String, String)> {
         env(stage)
     }
+}
 
+impl Asking for Claude {
     fn asking_for(command: &str) -> String {
         format!("[[tool:{command}]]")
     }

@@ -30,7 +30,7 @@ pub static AGENT: PlayedAgent = PlayedAgent {
         name: "@anthropic-ai/claude-code",
         beside: Beside::Nothing,
     },
-    scenarios: &[SCENARIOS, &CONTROL, &MCP, &BARS],
+    scenarios: &[SCENARIOS, &CONTROL, &MCP, &BARS, &KEPT_BARS],
 };
 
 /// Every scenario of Claude Code.
@@ -236,4 +236,6 @@ pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Claude>(&CLAUD
 pub static MCP: [Scenario; 2] = shared::mcp::scenarios::<control::Claude>(&CLAUDE);
 
 /// The bars of the inbox that all agents share.
-pub static BARS: [Scenario; 4] = inbox_bars::scenarios::<asks::Claude>(&CLAUDE);
+pub static BARS: [Scenario; 2] = inbox_bars::scenarios::<asks::Claude>(&CLAUDE);
+/// Messages to sessions that stay.
+pub static KEPT_BARS: [Scenario; 2] = inbox_bars::kept_scenarios::<asks::Claude>(&CLAUDE);

@@ -5,13 +5,13 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{env, settings};
-use crate::scenario::inbox_bars::Asking;
+use crate::scenario::inbox_bars::{Asking, Keeping};
 use crate::stage::{Stage, Trouble};
 
 /// Codex.
 pub(super) struct Codex;
 
-impl Asking for Codex {
+impl Keeping for Codex {
     const NAME: &'static str = "codex";
     const KEPT: &'static str = "app-server";
 
@@ -22,7 +22,9 @@ impl Asking for Codex {
     fn env(_stage: &Stage) -> Vec<(String, String)> {
         env()
     }
+}
 
+impl Asking for Codex {
     /// It asks for a command that the model wants to run outside of the sandbox.
     fn asking_for(command: &str) -> String {
         let call = json!({

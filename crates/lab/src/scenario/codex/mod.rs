@@ -27,7 +27,7 @@ const CODEX: Agent = Agent("codex");
 /// Codex in the lab.
 pub static AGENT: PlayedAgent = PlayedAgent {
     package: Package { agent: CODEX.0, name: "@openai/codex", beside: Beside::Nothing },
-    scenarios: &[SCENARIOS, &CONTROL, &MCP, &ASKS, &BARS],
+    scenarios: &[SCENARIOS, &CONTROL, &MCP, &ASKS, &BARS, &KEPT_BARS],
 };
 
 /// Every scenario of Codex.
@@ -198,7 +198,9 @@ pub static MCP: [Scenario; 2] = shared::mcp::scenarios::<control::Codex>(&CODEX)
 pub static ASKS: [Scenario; 3] = server_asks::scenarios::<asks::Codex>(&CODEX);
 
 /// The bars of the inbox that all agents share.
-pub static BARS: [Scenario; 4] = inbox_bars::scenarios::<asks::Codex>(&CODEX);
+pub static BARS: [Scenario; 2] = inbox_bars::scenarios::<asks::Codex>(&CODEX);
+/// Messages to sessions that stay.
+pub static KEPT_BARS: [Scenario; 2] = inbox_bars::kept_scenarios::<asks::Codex>(&CODEX);
 
 /// Writes the settings of a Codex that talks to our model, asks nothing at its start, and tries once.
 fn settings(stage: &Stage, folder: &str, daemon: bool) -> Result<(), Trouble> {

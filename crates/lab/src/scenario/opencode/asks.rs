@@ -5,13 +5,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{env, settings};
-use crate::scenario::inbox_bars::Asking;
+use crate::scenario::inbox_bars::{Asking, Keeping};
 use crate::stage::{Stage, Trouble};
 
 /// OpenCode.
 pub(super) struct OpenCode;
 
-impl Asking for OpenCode {
+impl Keeping for OpenCode {
     const NAME: &'static str = "opencode";
     const KEPT: &'static str = "--hostname 127.0.0.1";
 
@@ -22,7 +22,9 @@ impl Asking for OpenCode {
     fn env(_stage: &Stage) -> Vec<(String, String)> {
         env()
     }
+}
 
+impl Asking for OpenCode {
     /// Attended launches ask for every command.
     fn asking_for(command: &str) -> String {
         format!("[[tool:{command}]]")

@@ -27,7 +27,7 @@ const OPENCODE: Agent = Agent("opencode");
 /// OpenCode in the lab.
 pub static AGENT: PlayedAgent = PlayedAgent {
     package: Package { agent: OPENCODE.0, name: "opencode-ai", beside: Beside::Nothing },
-    scenarios: &[SCENARIOS, &ASKS, &BARS],
+    scenarios: &[SCENARIOS, &ASKS, &BARS, &KEPT_BARS],
 };
 
 /// Every scenario of OpenCode.
@@ -142,7 +142,9 @@ pub static SCENARIOS: &[Scenario] = &[
 pub static ASKS: [Scenario; 3] = server_asks::scenarios::<asks::OpenCode>(&OPENCODE);
 
 /// The bars of the inbox that all agents share.
-pub static BARS: [Scenario; 4] = inbox_bars::scenarios::<asks::OpenCode>(&OPENCODE);
+pub static BARS: [Scenario; 2] = inbox_bars::scenarios::<asks::OpenCode>(&OPENCODE);
+/// Messages to sessions that stay.
+pub static KEPT_BARS: [Scenario; 2] = inbox_bars::kept_scenarios::<asks::OpenCode>(&OPENCODE);
 
 /// Writes the settings of an OpenCode that talks to our model and to no other server.
 fn settings(stage: &Stage) -> Result<(), Trouble> {

@@ -11,10 +11,27 @@ use crate::judge::Claim;
 use crate::order::Told;
 use crate::process::Held;
 use crate::scenario::control::{Kind, shims, stopped, until_ended};
+use crate::scenario::inbox_bars::Keeping;
 use crate::stage::{Stage, Trouble};
 
 /// Most time between the rest of a session that is kept for two seconds and its end.
 const IDLE_LIMIT: Duration = Duration::from_secs(12);
+
+/// Pi that is launched to stay.
+pub(super) struct KeptPi;
+
+impl Keeping for KeptPi {
+    const NAME: &'static str = "pi";
+    const KEPT: &'static str = "--mode rpc";
+
+    fn settle(stage: &Stage) -> Result<(), Trouble> {
+        Pi::settle(stage)
+    }
+
+    fn env(_: &Stage) -> Vec<(String, String)> {
+        env()
+    }
+}
 
 /// A session that was launched to stay.
 struct Kept {
