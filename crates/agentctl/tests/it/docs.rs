@@ -8,7 +8,7 @@ use agentctl_core::ask::COMPLETION_SHELLS;
 use crate::source::{Token, sources, tokens, workspace};
 
 /// The documents that are checked: a path in the workspace, and the text.
-fn documents() -> Vec<(String, String)> {
+pub(crate) fn documents() -> Vec<(String, String)> {
     let mut names: Vec<String> =
         ["CONTRIBUTING.md", "README.md", "SECURITY.md"].map(str::to_owned).to_vec();
     for folder in ["docs", "docs/adr", "docs/agents"] {
