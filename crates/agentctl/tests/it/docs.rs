@@ -277,14 +277,17 @@ fn every_method_of_an_adapter_is_in_the_walk_through() {
     let page = std::fs::read_to_string(workspace().join("CONTRIBUTING.md")).expect("readable");
     let section = page.split("\n## Add an adapter\n").nth(1).expect("the section");
     let section = section.split("\n## ").next().unwrap_or_default();
-    let rows = section.lines().filter(|line| line.starts_with('|')).collect::<Vec<_>>().join("\n");
     let folder = workspace().join("crates/agentctl-core/src/adapters");
     for (file, name) in [
         ("mod.rs", "Adapter"),
         ("mod.rs", "Store"),
         ("control.rs", "Control"),
         ("control.rs", "Remote"),
+        ("control.rs", "PrivateServer"),
+        ("answering.rs", "Answering"),
+        ("asker.rs", "AskHook"),
     ] {
+        let rows = rows_of(section, name);
         let text = std::fs::read_to_string(folder.join(file)).expect("readable");
         let methods = methods(&tokens(&text), name);
         assert!(!methods.is_empty(), "no method of {name} was found");
@@ -295,4 +298,13 @@ fn every_method_of_an_adapter_is_in_the_walk_through() {
             assert_eq!(required, !has_default, "{name}::{method}: bold means required");
         }
     }
+}
+
+/// Returns the first cells of the table behind the line that begins with `impl NAME` in backticks.
+fn rows_of(section: &str, name: &str) -> String {
+    let begin = format!("`impl {name}`");
+    let behind = section.lines().skip_while(|line| !line.starts_with(&begin)).skip(1);
+    let table = behind.skip_while(|line| !line.starts_with('|'));
+    let rows = table.take_while(|line| line.starts_with('|')).map(|line| cells(line)[0]);
+    rows.collect::<Vec<_>>().join("\n")
 }
