@@ -167,6 +167,20 @@ fn the_page_of_completions_has_the_lines_and_files_of_doctor() {
     assert!(readme.contains(&line), "the README has another line than {line}");
 }
 
+#[test]
+fn every_recipe_is_in_the_table_of_recipes() {
+    let page = std::fs::read_to_string(workspace().join("CONTRIBUTING.md")).expect("readable");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `just ")).collect();
+    let recipes = std::fs::read_to_string(workspace().join("justfile")).expect("readable");
+    let recipes = recipes.lines().filter(|line| line.starts_with(char::is_alphabetic));
+    let names = recipes.filter_map(|line| line.split([' ', ':']).next());
+    for name in names.filter(|name| *name != "default") {
+        let words = [format!("`just {name}`"), format!("`just {name} ")];
+        let is_named = rows.iter().any(|row| words.iter().any(|word| row.contains(word)));
+        assert!(is_named, "CONTRIBUTING.md does not name the recipe {name}");
+    }
+}
+
 /// The cells of a line of a table.
 fn cells(line: &str) -> Vec<&str> {
     line.trim().trim_matches('|').split('|').map(str::trim).collect()
