@@ -74,7 +74,7 @@ impl Kind {
     }
 }
 
-/// One who keeps a directory.
+/// An occupant of a directory, or a lock on it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Holder {
     /// Why it is not free.
@@ -86,7 +86,7 @@ pub struct Holder {
     pub adapter: Option<InternedName>,
     /// Its process.
     pub pid: Option<u32>,
-    /// Who locked it.
+    /// The holder that locked it.
     pub by: Option<String>,
     /// Why.
     pub reason: Option<String>,
@@ -94,7 +94,7 @@ pub struct Holder {
     pub since: Option<Time>,
     /// Until when, where the lock expires.
     pub until: Option<Time>,
-    /// Who it is, in a few words.
+    /// The holder in a few words.
     #[serde(skip)]
     pub what: String,
 }
@@ -127,7 +127,7 @@ impl Holder {
 pub struct Lock {
     /// The directory, links resolved.
     pub directory: String,
-    /// Who keeps it.
+    /// The holder.
     #[serde(flatten)]
     pub holder: Holder,
 }

@@ -96,10 +96,10 @@ pub struct Failure {
 /// The result of a command.
 pub type Outcome = Result<ExitCode, Failure>;
 
-/// What is printed instead of an answer, with `--json`.
+/// The document that `--json` prints instead of an answer.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ErrorDocument<'a> {
-    /// What went wrong.
+    /// The error.
     error: ErrorBody<'a>,
 }
 
@@ -109,7 +109,7 @@ struct ErrorBody<'a> {
     code: &'static str,
     /// One sentence for people.
     message: String,
-    /// What to do next.
+    /// The next step.
     hint: Option<&'a str>,
     /// Asking again may help.
     retryable: bool,

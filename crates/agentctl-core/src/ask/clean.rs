@@ -19,7 +19,7 @@ pub struct CleanRequest {
     /// A directory of the repository; the current directory if null.
     #[serde(default)]
     pub directory: Option<PathBuf>,
-    /// Which worktrees are meant.
+    /// The worktrees that are meant.
     pub which: CleanSelection,
     /// Remove nothing, and return what would be removed.
     #[serde(default)]

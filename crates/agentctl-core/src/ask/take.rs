@@ -37,7 +37,7 @@ pub struct TakeRequest {
 pub struct TakeDocument {
     /// The version of this document.
     pub schema_version: u32,
-    /// What was taken.
+    /// The work that was taken.
     #[serde(flatten)]
     pub taken: Taken,
 }

@@ -15,7 +15,7 @@ pub struct DiffFile {
     pub path: String,
     /// Its path before, if it was moved.
     pub moved_from: Option<String>,
-    /// What happened to it.
+    /// The kind of change.
     pub kind: DiffKind,
     /// How many lines were added; null for a binary file.
     pub added: Option<u64>,
@@ -23,7 +23,7 @@ pub struct DiffFile {
     pub removed: Option<u64>,
 }
 
-/// What happened to a file.
+/// The kind of change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DiffKind {

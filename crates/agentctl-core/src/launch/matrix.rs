@@ -92,7 +92,7 @@ pub struct Matrix {
     pub on_complete: Option<Vec<String>>,
     /// The slots, the product of the lists first. Each has its prompt, unless that is overridden.
     pub slots: Vec<SlotRequest>,
-    /// Where the values stand.
+    /// The lines at which the values stand.
     pub origins: MatrixOrigins,
 }
 

@@ -16,7 +16,7 @@ pub const USUAL_MAX_SLOTS: usize = 16;
 /// Largest limit that a launch can give.
 pub const LARGEST_MAX_SLOTS: usize = 64;
 
-/// One agent of a group launch. What it leaves out is taken from the request and the defaults.
+/// One agent of a group launch. A value that it leaves out is taken from the request and the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlotRequest {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Time;
 
-/// What became of a file, from its first recorded change to its last.
+/// The change of a file from its first recorded change to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
@@ -70,7 +70,7 @@ pub struct FileChanges {
     pub path: String,
     /// Its path before it was moved.
     pub from: Option<String>,
-    /// What became of it.
+    /// The change.
     pub kind: ChangeKind,
     /// The number of recorded changes.
     pub edits: u64,

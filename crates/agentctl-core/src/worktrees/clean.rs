@@ -30,7 +30,7 @@ use crate::fleet::Fleet;
 use crate::git::{Git, GitError, Repository, WorktreeEntry};
 use crate::model::Fault;
 
-/// Which worktrees are meant.
+/// The worktrees that are meant.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CleanSelection {
@@ -67,7 +67,7 @@ pub struct CleanOrder {
     pub settings: WorktreeSettings,
 }
 
-/// What became of a worktree.
+/// The result for a worktree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CleanAction {
@@ -88,7 +88,7 @@ pub struct CleanedWorktree {
     pub name: Option<String>,
     /// The commit that it has, or had.
     pub commit: Option<String>,
-    /// What became of it.
+    /// The result.
     pub action: CleanAction,
     /// Why it is kept, or why it may be removed, a sentence each.
     pub reasons: Vec<String>,
@@ -100,7 +100,7 @@ pub struct CleanedWorktree {
     pub rescue: Option<Rescue>,
     /// It was named, not found by a search.
     pub named: bool,
-    /// What went wrong after it was removed.
+    /// Failures after it was removed.
     pub warnings: Vec<String>,
 }
 

@@ -32,7 +32,7 @@ const OUTPUT_BYTES: u64 = 64 << 10;
 /// Run the built-in demo agent
 #[derive(Args)]
 pub struct AgentArgs {
-    /// What to do; `-` reads it from stdin
+    /// The prompt; `-` reads it from stdin
     #[arg(short, long)]
     prompt: Option<String>,
     /// The id of the new session

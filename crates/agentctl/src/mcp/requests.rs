@@ -218,7 +218,7 @@ impl LaunchAgent {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendMessage {
-    /// The session. One that has ended is resumed.
+    /// The session. A session that has ended is resumed.
     pub(super) id: String,
     /// The message.
     pub(super) text: String,

@@ -8,7 +8,7 @@ use agentctl_core::ask::COMPLETION_SHELLS;
 use crate::source::{Token, sources, tokens, workspace};
 
 /// The documents that are checked: a path in the workspace, and the text.
-fn documents() -> Vec<(String, String)> {
+pub(crate) fn documents() -> Vec<(String, String)> {
     let mut names: Vec<String> =
         ["CONTRIBUTING.md", "README.md", "SECURITY.md"].map(str::to_owned).to_vec();
     for folder in ["docs", "docs/adr", "docs/agents"] {
@@ -167,6 +167,20 @@ fn the_page_of_completions_has_the_lines_and_files_of_doctor() {
     assert!(readme.contains(&line), "the README has another line than {line}");
 }
 
+#[test]
+fn every_recipe_is_in_the_table_of_recipes() {
+    let page = std::fs::read_to_string(workspace().join("CONTRIBUTING.md")).expect("readable");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `just ")).collect();
+    let recipes = std::fs::read_to_string(workspace().join("justfile")).expect("readable");
+    let recipes = recipes.lines().filter(|line| line.starts_with(char::is_alphabetic));
+    let names = recipes.filter_map(|line| line.split([' ', ':']).next());
+    for name in names.filter(|name| *name != "default") {
+        let words = [format!("`just {name}`"), format!("`just {name} ")];
+        let is_named = rows.iter().any(|row| words.iter().any(|word| row.contains(word)));
+        assert!(is_named, "CONTRIBUTING.md does not name the recipe {name}");
+    }
+}
+
 /// The cells of a line of a table.
 fn cells(line: &str) -> Vec<&str> {
     line.trim().trim_matches('|').split('|').map(str::trim).collect()
@@ -277,14 +291,17 @@ fn every_method_of_an_adapter_is_in_the_walk_through() {
     let page = std::fs::read_to_string(workspace().join("CONTRIBUTING.md")).expect("readable");
     let section = page.split("\n## Add an adapter\n").nth(1).expect("the section");
     let section = section.split("\n## ").next().unwrap_or_default();
-    let rows = section.lines().filter(|line| line.starts_with('|')).collect::<Vec<_>>().join("\n");
     let folder = workspace().join("crates/agentctl-core/src/adapters");
     for (file, name) in [
         ("mod.rs", "Adapter"),
         ("mod.rs", "Store"),
         ("control.rs", "Control"),
         ("control.rs", "Remote"),
+        ("control.rs", "PrivateServer"),
+        ("answering.rs", "Answering"),
+        ("asker.rs", "AskHook"),
     ] {
+        let rows = rows_of(section, name);
         let text = std::fs::read_to_string(folder.join(file)).expect("readable");
         let methods = methods(&tokens(&text), name);
         assert!(!methods.is_empty(), "no method of {name} was found");
@@ -295,4 +312,13 @@ fn every_method_of_an_adapter_is_in_the_walk_through() {
             assert_eq!(required, !has_default, "{name}::{method}: bold means required");
         }
     }
+}
+
+/// Returns the first cells of the table behind the line that begins with `impl NAME` in backticks.
+fn rows_of(section: &str, name: &str) -> String {
+    let begin = format!("`impl {name}`");
+    let behind = section.lines().skip_while(|line| !line.starts_with(&begin)).skip(1);
+    let table = behind.skip_while(|line| !line.starts_with('|'));
+    let rows = table.take_while(|line| line.starts_with('|')).map(|line| cells(line)[0]);
+    rows.collect::<Vec<_>>().join("\n")
 }

@@ -1,5 +1,5 @@
-//! The bars of the inbox that are counted in rounds: `AGENTCTL_ANSWER_ROUNDS` sets the number, and `just answers`
-//! plays them all.
+//! Bars of the inbox that are counted in rounds: `AGENTCTL_ANSWER_ROUNDS` sets the number. `just inbox-bars` plays
+//! them, and those of askers and messages; `just answers` plays the bar of many answers at once (`inbox.rs`).
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,7 @@
-//! Comments in plain language: a sentence names its object instead of beginning with a pronoun.
+//! Comments and documents in plain language: a sentence names its object instead of beginning with a pronoun.
 
-use crate::source::sources;
+use crate::docs::documents;
+use crate::source::{sources, workspace};
 
 /// First words of sentences that leave out the object which the sentence is about.
 const PRONOUNS: [&str; 18] = [
@@ -24,9 +25,6 @@ const PRONOUNS: [&str; 18] = [
     "whose",
 ];
 
-/// Derives that turn doc comments into help texts and JSON schemas, which are not covered here.
-const SHOWN_TO_USERS: [&str; 5] = ["Args", "JsonSchema", "Parser", "Subcommand", "ValueEnum"];
-
 #[test]
 fn no_comment_sentence_begins_with_a_pronoun() {
     let mut found = Vec::new();
@@ -37,32 +35,11 @@ fn no_comment_sentence_begins_with_a_pronoun() {
     assert!(found.is_empty(), "name the object, not a pronoun:\n{}", found.join("\n"));
 }
 
-/// The documents whose sentences are checked like comments.
-const DOCUMENTS: [&str; 16] = [
-    "CONTRIBUTING.md",
-    "README.md",
-    "SECURITY.md",
-    "docs/ARCHITECTURE.md",
-    "docs/CONFIGURATION.md",
-    "docs/EVENTS.md",
-    "docs/FORMAT.md",
-    "docs/FUSES.md",
-    "docs/HOOKS.md",
-    "docs/INVARIANTS.md",
-    "docs/METRICS.md",
-    "docs/PROTOCOL.md",
-    "docs/ROOMS.md",
-    "docs/SCRIPTING.md",
-    "docs/STOPPING.md",
-    "docs/WEBHOOKS.md",
-];
-
 #[test]
 fn no_sentence_of_a_document_begins_with_a_pronoun() {
     let mut found = Vec::new();
-    for name in DOCUMENTS {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
-        let text = std::fs::read_to_string(path).expect("the document");
+    let changes = std::fs::read_to_string(workspace().join("CHANGELOG.md")).expect("readable");
+    for (name, text) in documents().into_iter().chain([("CHANGELOG.md".to_owned(), changes)]) {
         let sentences = document_sentences_with_pronoun(&text);
         found.extend(sentences.iter().map(|(line, words)| format!("{name}:{line}: {words} …")));
     }
@@ -110,15 +87,14 @@ fn is_production(name: &str) -> bool {
 }
 
 /// Returns the line and the first words of each comment sentence that begins with a pronoun. Test modules at
-/// the end of a file and doc comments that users see are left out.
+/// the end of a file are left out.
 fn sentences_with_pronoun(text: &str) -> Vec<(usize, String)> {
-    let lines: Vec<&str> = text.lines().take_while(|line| *line != "#[cfg(test)]").collect();
-    let shown = shown_to_users(&lines);
     let mut found = Vec::new();
     let mut begins = true;
     let mut pending: Option<(usize, String)> = None;
-    for (at, line) in lines.iter().enumerate() {
-        let Some(comment) = comment(line).filter(|_| !shown[at]) else {
+    let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
+    for (at, line) in lines.enumerate() {
+        let Some(comment) = comment(line) else {
             (begins, pending) = (true, None);
             continue;
         };
@@ -149,30 +125,13 @@ fn pronoun(words: &str) -> Option<String> {
     PRONOUNS.contains(&lower).then(|| words.to_owned())
 }
 
-/// Says for each line whether it belongs to a type whose doc comments are help texts or part of a schema.
-fn shown_to_users(lines: &[&str]) -> Vec<bool> {
-    let mut shown = vec![false; lines.len()];
-    for (at, line) in lines.iter().enumerate() {
-        let derives = |word: &str| SHOWN_TO_USERS.contains(&word);
-        let words = line.split(|c: char| !c.is_alphanumeric());
-        if !line.starts_with("#[derive(") || !words.clone().any(derives) {
-            continue;
-        }
-        let above = lines[..at].iter().rev();
-        let above = above.take_while(|l| l.starts_with("///") || l.starts_with("#[")).count();
-        let below = lines[at..].iter().position(|l| *l == "}" || l.ends_with(['}', ';']));
-        shown[at - above..=at + below.unwrap_or(0)].fill(true);
-    }
-    shown
-}
-
 #[test]
-fn sentences_are_found_across_lines_and_help_texts_are_left_out() {
+fn sentences_are_found_across_lines_and_in_help_texts() {
     let source = "//! Who lives.\n//! Fine: what is inside a sentence counts\n//! not. So\n//! many rows.\n\n\
         /// Help. What to do\n#[derive(Args)]\nstruct A {\n    /// Who locks it\n    by: String,\n}\n\n\
         // The one that was asked. One that\n// fits.\nfn f() {}\n#[cfg(test)]\n// What a test says.\n";
     let found = sentences_with_pronoun(source);
     let found: Vec<(usize, &str)> =
         found.iter().map(|(line, words)| (*line, words.as_str())).collect();
-    assert_eq!(found, [(1, "Who"), (3, "So many"), (13, "One that")]);
+    assert_eq!(found, [(1, "Who"), (3, "So many"), (6, "What"), (9, "Who"), (13, "One that")]);
 }

@@ -270,7 +270,10 @@ fn marks_on_processes_are_written_once_and_in_their_room() {
         for (file, tokens) in production(&format!("crates/{name}/src")) {
             for token in tokens {
                 let Kind::Text(text) = token.kind else { continue };
-                let subcommand = [marks::SHIM, marks::STARTER].contains(&text.as_str());
+                let names = [marks::SHIM, marks::STARTER, marks::ASKER];
+                // The same word names a channel of an ask in JSON, which is no mark.
+                let channel = text == marks::ASKER && file == "model/ask.rs";
+                let subcommand = names.contains(&text.as_str()) && !channel;
                 let variable = text
                     .strip_prefix("AGENTCTL_")
                     .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'));

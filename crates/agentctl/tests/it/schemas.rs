@@ -1,20 +1,29 @@
 //! The JSON schemas: `docs/schema` is current, and real answers follow the schemas.
 
+use std::collections::BTreeSet;
+
 use agentctl::config::ConfigDocument;
 use agentctl::protocol::{DaemonChange, DaemonStatus};
+use agentctl::web::Links;
 use agentctl_core::ask::{
-    AdaptersDocument, CancelledFuseDocument, ChangesDocument, CleanDocument, CompareDocument,
-    DiffDocument, DoctorDocument, FuseDocument, FusesDocument, GroupLaunchDocument, LaunchPlan,
-    LockDocument, LocksDocument, PruneDocument, RunsDocument, StatusDocument, StopDocument,
-    TakeDocument, WaitDocument, WhyDocument, WorktreesDocument,
+    AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, ChangesDocument,
+    CleanDocument, CompareDocument, DiffDocument, DoctorDocument, FuseDocument, FusesDocument,
+    GroupLaunchDocument, LaunchPlan, LockDocument, LocksDocument, NamedSession, PruneDocument,
+    RunsDocument, SendDocument, StatusDocument, StopDocument, TakeDocument, WaitDocument,
+    WhyDocument, WorktreesDocument,
 };
+use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use testkit::{Output, TestHome, sandboxed};
+use testkit::{Output, TestHome, eventually, sandboxed};
 
+use crate::events::Stream;
+use crate::inbox::{ask_of, id_of};
+use crate::launched::{launch, status};
 use crate::source::workspace;
+use crate::web::{Web, ask_privately};
 use crate::{fixtures_dir, home};
 
 /// Compares a value with a schema and returns the violations. It knows the keywords that our schemas
@@ -140,8 +149,51 @@ fn the_schemas_in_the_docs_are_those_that_the_program_prints() {
     });
 }
 
-/// The documents of every command, by the schema that describes them.
-fn answers(home: &TestHome) -> Vec<(&'static str, Vec<Value>)> {
+/// Documents of one schema, with its name.
+type Answers = Vec<(&'static str, Vec<Value>)>;
+
+/// The documents of every command and of the web server, by the schema that describes them. Each schema that the
+/// program prints has a document here.
+fn answers(home: &TestHome) -> Answers {
+    [answers_of_commands(home), answers_of_live_sessions(home), answers_of_a_web_server(home)]
+        .concat()
+}
+
+/// The documents about a session that asks and a session that takes messages, and the events of both.
+fn answers_of_live_sessions(home: &TestHome) -> Answers {
+    let stream = Stream::of(home, &[]);
+    let asking = launch(home, "asking", "x [[permit:true]] [[hang]]", &[]);
+    let ask = id_of(&ask_of(home, &asking));
+    let kept = launch(home, "messages", "x [[say:one]]", &["--keep"]);
+    eventually("it rests", || (status(home, &kept)["status"] == "idle").then_some(()));
+    let one = |args: &[&str]| vec![home.run(args).json()];
+    let mut answers = vec![
+        ("asks", one(&["asks", "--json"])),
+        ("answer", one(&["answer", &ask, "--allow", "--json"])),
+        ("send", one(&["send", &kept, "more [[say:two]]", "--json"])),
+        ("name", one(&["name", &kept, "writer", "--json"])),
+        ("group", one(&["group", &kept, "morning", "--json"])),
+        ("stop", one(&["stop", &asking, "--json"])),
+        ("stop", one(&["stop", &kept, "--json"])),
+    ];
+    stream.last(&asking, "stopped");
+    stream.last(&kept, "stopped");
+    answers.push(("event", stream.heard()));
+    answers
+}
+
+/// The documents that only the web server answers with.
+fn answers_of_a_web_server(home: &TestHome) -> Answers {
+    let web = Web::start(home, &[]);
+    let token = web.token();
+    vec![
+        ("web-begin", vec![web.get(&token, "/api/begin").json()]),
+        ("web-link", vec![ask_privately(home, "POST /api/link").json()]),
+    ]
+}
+
+/// The documents of the commands that need no live session.
+fn answers_of_commands(home: &TestHome) -> Answers {
     let all = home.run(&["list", "-a", "--since", "all", "--json"]);
     let ids: Vec<String> =
         all.sessions().iter().filter_map(|s| Some(s["id"].as_str()?.to_owned())).collect();
@@ -221,7 +273,12 @@ fn answers_keep_to_their_schemas() {
         let home = home();
         home.plant(&fixtures_dir().join("demo/0.1.0"), ".");
         let schemas = home.run(&["schema"]).json();
-        for (name, documents) in answers(&home) {
+        let answers = answers(&home);
+        let printed = schemas.as_object().expect("schemas").keys().map(String::as_str);
+        let printed: BTreeSet<&str> = printed.collect();
+        let checked: BTreeSet<&str> = answers.iter().map(|(name, _)| *name).collect();
+        assert_eq!(checked, printed, "each schema needs a document in `answers`");
+        for (name, documents) in answers {
             assert!(!documents.is_empty(), "no document of {name}");
             for document in documents {
                 let wrong = Check::of(&schemas[name], &document);
@@ -252,6 +309,12 @@ fn written_again(name: &str, document: &Value) -> Value {
         "wait" => again::<WaitDocument>(document),
         "stop" => again::<StopDocument>(document),
         "logs" => again::<Message>(document),
+        "asks" => again::<AsksDocument>(document),
+        "answer" => again::<AnswerDocument>(document),
+        "send" => again::<SendDocument>(document),
+        "name" | "group" => again::<NamedSession>(document),
+        "event" => again::<Event>(document),
+        "web-link" => again::<Links>(document),
         "lock" | "unlock" => again::<LockDocument>(document),
         "fuse-set" | "fuse-extend" => again::<FuseDocument>(document),
         "fuse-cancel" => again::<CancelledFuseDocument>(document),
@@ -264,8 +327,8 @@ fn written_again(name: &str, document: &Value) -> Value {
         "prune" => again::<PruneDocument>(document),
         "daemon" => again::<DaemonStatus>(document),
         "config" => again::<ConfigDocument>(document),
-        // It is only printed.
-        "error" => document.clone(),
+        // These are only printed.
+        "error" | "web-begin" => document.clone(),
         other => panic!("no type is named for {other}"),
     }
 }

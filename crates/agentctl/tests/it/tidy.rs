@@ -73,7 +73,6 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
             "launchers",
             "prompts",
             "proof",
-            "prompts",
             "cached",
             "root",
         ];

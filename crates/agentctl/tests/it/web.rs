@@ -137,6 +137,13 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> Answer {
     Answer { code, head: head.to_lowercase(), body: body.to_owned() }
 }
 
+/// Sends a request with an empty document to the private socket.
+pub(crate) fn ask_privately(home: &TestHome, line: &str) -> Answer {
+    let stream = UnixStream::connect(home.path().join(SOCKET)).expect("a listener");
+    let json = "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    exchange(stream, &format!("{line} HTTP/1.1\r\nHost: localhost\r\n{json}"))
+}
+
 /// Returns the headers of a request that a route accepts, as names and values.
 fn accepted(port: u16, token: &str, route: RouteRow) -> Vec<(&'static str, String)> {
     let mut headers = vec![
@@ -506,11 +513,7 @@ fn the_private_socket_needs_no_token() {
     sandboxed(|| {
         let home = home();
         let _web = Web::start(&home, &[]);
-        let ask = |line: &str| {
-            let stream = UnixStream::connect(home.path().join(SOCKET)).expect("a listener");
-            let json = "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
-            exchange(stream, &format!("{line} HTTP/1.1\r\nHost: localhost\r\n{json}"))
-        };
+        let ask = |line: &str| ask_privately(&home, line);
         assert_eq!(ask("GET /api/sessions").code, 200);
         assert!(ask("POST /api/link").json()["links"][0].is_string());
         assert_eq!(ask("POST /api/stop").error(), "control_off");

@@ -1,4 +1,4 @@
-//! Where the values of a matrix file stand, for failures that are found after the file was read.
+//! The places of the values in a matrix file, for failures that are found after the file was read.
 
 use std::path::PathBuf;
 

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use crate::config::{Defaults, Span};
 
-/// What launches and resumes have in common.
+/// The flags of launches and resumes.
 #[derive(Args)]
 #[allow(clippy::option_option)] // a flag is absent, present, or present with a value
 pub(in crate::cli) struct Flags {
