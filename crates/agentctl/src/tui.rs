@@ -4,6 +4,7 @@
 //! conversation, make pages and carry out orders; the thread that draws never waits for any of them.
 
 mod app;
+mod input;
 mod keys;
 mod layout;
 mod newest;

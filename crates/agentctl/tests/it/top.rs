@@ -276,6 +276,39 @@ fn a_thousand_sizes_leave_it_alive_and_the_last_one_is_drawn() {
 }
 
 #[test]
+fn a_key_after_another_size_is_read_at_once_and_not_kept_for_later() {
+    sandboxed(|| {
+        let mut home = home();
+        asking(&home, "touch ../allowed");
+        let eye = Eye::start(&mut home, (80, 24), &["top"]);
+        eye.until("the ask is shown", |text| text.contains("touch ../allowed"));
+        eye.resize(90, 24);
+        eye.until("the new size is drawn", |text| text.lines().any(|line| line.len() > 85));
+        eye.press("?");
+        eye.until("the key has its effect", |text| text.contains("Keys of agentctl top"));
+        eye.press("?\r");
+        eye.until("the ask has the focus", |text| text.contains("a allow once"));
+        eye.resize(100, 30);
+        eye.until("the new size is drawn", |text| text.lines().count() > 28);
+        eye.press("a");
+        let is_allowed = || home.path().join("allowed").exists();
+        let guarded = eventually("the key is taken", || {
+            let is_guarded = eye.text().contains("has just appeared");
+            (is_guarded || is_allowed()).then_some(is_guarded)
+        });
+        eye.press("k");
+        if guarded {
+            eye.until("the next key is read", |text| !text.contains("has just appeared"));
+            assert!(!is_allowed(), "the key was not kept for later");
+        }
+        let side = eye.terminal.side();
+        eventually("nothing is left to be read", || {
+            (rustix::io::ioctl_fionread(&side).expect("a terminal") == 0).then_some(())
+        });
+    });
+}
+
+#[test]
 fn every_way_to_end_gives_the_terminal_back() {
     sandboxed(|| {
         let mut home = home();
