@@ -4,6 +4,7 @@
 //! conversation, make pages and carry out orders; the thread that draws never waits for any of them.
 
 mod app;
+mod charset;
 mod input;
 mod keys;
 mod layout;
@@ -29,12 +30,14 @@ use agentctl_core::host::Host;
 use agentctl_core::model::Time;
 
 use self::app::{Action, App, Clock, Message};
+use self::charset::Charset;
 use self::newest::NewestLook;
 use self::orders::Orders;
 use self::pages::Pages;
 use self::screen::Painter;
 use self::sessions::Sessions;
 use self::talk::Talks;
+use self::view::Palette;
 use crate::config::{Defaults, Loaded};
 use crate::failure::{Failure, Outcome};
 use crate::ui::{Screen, ScreenCalls};
@@ -78,11 +81,13 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
         pages: Pages::spawn(world.clone(), sender.clone()),
         orders: Orders::new(world, sender),
     };
-    let look = view::Look { has_colour: form.has_colour, has_unicode: form.has_unicode };
-    let app = App::new(screen.size(), &fleet.host.home, fleet.host.now());
+    let palette = if form.has_colour { Palette::Colours } else { Palette::Plain };
+    let mut app = App::new(screen.size(), &fleet.host.home, fleet.host.now());
+    app.charset = if form.has_unicode { Charset::Unicode } else { Charset::Ascii };
     let host = Arc::clone(&fleet.host);
     let (painter, began) = (Painter::new(), Instant::now());
-    Top { app, screen, threads, is_delivering, newest, look, host, painter, began }.show(&messages)
+    Top { app, screen, threads, is_delivering, newest, palette, host, painter, began }
+        .show(&messages)
 }
 
 /// The sessions of this machine, and the settings of orders.
@@ -128,7 +133,7 @@ struct Top {
     /// An order is under way.
     is_delivering: Arc<AtomicBool>,
     newest: NewestLook,
-    look: view::Look,
+    palette: Palette,
     host: Arc<Host>,
     painter: Painter,
     began: Instant,
@@ -211,7 +216,7 @@ impl Top {
         if self.screen.take_stale() {
             self.painter.forget();
         }
-        let frame = view::draw(&self.app, self.look);
+        let frame = view::draw(&self.app, self.palette);
         let bytes = self.painter.paint(frame.cells, frame.cursor);
         screen::draw(&self.screen, &bytes)
     }

@@ -17,6 +17,7 @@ pub(crate) use self::detail::MAX_TALK_LINES;
 pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};
 pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
 pub(crate) use self::typing::{Purpose, Typed};
+use super::charset::Charset;
 use super::keys::{Command, Focus, Key, command};
 use super::layout::{Layout, Needs};
 use crate::face::Line;
@@ -215,6 +216,8 @@ pub(crate) struct App {
     pub(crate) has_mouse: bool,
     /// The first list has not come yet.
     pub(crate) is_starting: bool,
+    /// The characters of the terminal.
+    pub(crate) charset: Charset,
     /// The time of the last message.
     pub(crate) now: Time,
     /// The panes; `None` if the terminal is too small.
@@ -249,6 +252,7 @@ impl App {
             has_tree: false,
             has_mouse: false,
             is_starting: true,
+            charset: Charset::default(),
             now,
             layout: None,
             open_orders: 0,
@@ -546,7 +550,7 @@ impl App {
             u16::try_from(lines.sum::<usize>()).unwrap_or(u16::MAX).clamp(1, 4)
         });
         if let Some(shown) = &mut self.ask {
-            shown.lay_out(&self.home, width);
+            shown.lay_out(&self.home, width, self.charset);
         }
         if self.ask.is_none() && self.focus == Focus::Ask {
             self.focus = Focus::List;

@@ -9,7 +9,8 @@ use agentctl_core::model::{Ask, AskChoice, Reply};
 
 use super::{Action, App, Clock, Filter, Order, Purpose, Typed};
 use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, choice_text, field_reply};
-use crate::text::{clean, columns};
+use crate::text::columns;
+use crate::tui::charset::Charset;
 use crate::tui::keys::{Command, Focus};
 
 /// A key within this time after an ask appeared or moved was meant for what stood there before.
@@ -124,14 +125,14 @@ impl ShownAsk {
     }
 
     /// Lays out its text for a width.
-    pub(crate) fn lay_out(&mut self, home: &Path, width: usize) {
+    pub(crate) fn lay_out(&mut self, home: &Path, width: usize, charset: Charset) {
         if self.width == width {
             return;
         }
         self.width = width;
         let mut text = ask_text(home, &self.ask);
-        text.extend(long_rules(&self.ask, width));
-        self.lines = text.iter().flat_map(|line| wrapped(line, width)).collect();
+        text.extend(long_rules(&self.ask, width, charset));
+        self.lines = text.iter().flat_map(|line| wrapped(line, width, charset)).collect();
     }
 
     /// Takes what changed in the same ask. If it asks for something else, it is like an ask that appears.
@@ -165,16 +166,16 @@ impl ShownAsk {
 }
 
 /// Returns the rules that do not fit beside their keys: they are read like the rest of the ask.
-fn long_rules(ask: &Ask, width: usize) -> Vec<AskLine> {
+fn long_rules(ask: &Ask, width: usize, charset: Charset) -> Vec<AskLine> {
     let rules = ask.choices.iter().filter(|choice| choice.key.starts_with("always:"));
-    let texts = rules.map(|choice| clean(&choice_text(choice)).into_owned());
-    let long = texts.filter(|text| text.contains('\n') || columns(text) + 2 > width);
+    let texts = rules.map(|choice| charset.spelled_in_line(&choice_text(choice)));
+    let long = texts.filter(|text| columns(text) + 2 > width);
     long.map(|text| AskLine { kind: AskLineKind::Choice, text }).collect()
 }
 
 /// Breaks a line at exactly this width: the blanks of a command have a meaning.
-fn wrapped(line: &AskLine, width: usize) -> Vec<AskLine> {
-    let text = clean(&line.text).replace('\t', "    ");
+fn wrapped(line: &AskLine, width: usize, charset: Charset) -> Vec<AskLine> {
+    let text = charset.spelled_in_line(&line.text.replace('\t', "    "));
     let (mut lines, mut current, mut used) = (Vec::new(), String::new(), 0);
     for c in text.chars() {
         let wide = columns(c.encode_utf8(&mut [0; 4]));
@@ -314,7 +315,7 @@ impl App {
             Command::Words => return self.begin_words(),
             Command::Choose(number) => return self.choose(number, actions),
             _ => {
-                let words = key_words(ask).join(", ");
+                let words = key_words(ask, self.charset).join(", ");
                 return self.refuse(format!("this ask takes {words}"));
             }
         };
@@ -466,13 +467,14 @@ impl App {
             return vec!["the answer is being delivered …".to_owned()];
         }
         let mut keys = if self.focus == Focus::Ask || shown.ask.via.is_none() {
-            key_words(&shown.ask)
+            key_words(&shown.ask, self.charset)
         } else {
             vec!["Enter or Tab: go to the ask to answer it".to_owned()]
         };
         if let [_, _, ..] = shown.ask.fields.as_slice() {
             let at = shown.question().min(shown.ask.fields.len() - 1);
-            keys.insert(0, format!("question `{}`:", shown.ask.fields[at].id));
+            let name = self.charset.spelled_in_line(&shown.ask.fields[at].id);
+            keys.insert(0, format!("question `{name}`:"));
         }
         if !shown.chosen.is_empty() {
             let chosen: Vec<String> = shown.chosen.iter().map(usize::to_string).collect();
@@ -492,7 +494,7 @@ fn rules(ask: &Ask) -> Vec<&str> {
 }
 
 /// Returns the keys that an ask takes, each with its meaning.
-fn key_words(ask: &Ask) -> Vec<String> {
+fn key_words(ask: &Ask, charset: Charset) -> Vec<String> {
     if ask.via.is_none() {
         return Vec::new();
     }
@@ -508,7 +510,7 @@ fn key_words(ask: &Ask) -> Vec<String> {
         }
     }
     for choice in &ask.choices {
-        let text = clean(&choice_text(choice)).into_owned();
+        let text = charset.spelled_in_line(&choice_text(choice));
         match choice.key.as_str() {
             AskChoice::ALLOW => words.push(format!("a {text}")),
             AskChoice::DENY => {
@@ -533,13 +535,12 @@ fn packed(words: &[String], width: usize) -> Vec<String> {
     const GAP: &str = "   ";
     let mut lines: Vec<String> = Vec::new();
     for word in words {
-        let word = word.replace('\n', " ");
         match lines.last_mut() {
-            Some(line) if columns(line) + GAP.len() + columns(&word) <= width => {
+            Some(line) if columns(line) + GAP.len() + columns(word) <= width => {
                 line.push_str(GAP);
-                line.push_str(&word);
+                line.push_str(word);
             }
-            _ => lines.push(crate::text::fit(&word, width)),
+            _ => lines.push(crate::text::fit(word, width)),
         }
     }
     lines
