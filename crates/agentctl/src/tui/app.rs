@@ -16,12 +16,13 @@ pub(crate) use self::asking::{ShownAsk, may_answer};
 pub(crate) use self::detail::MAX_TALK_LINES;
 pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};
 pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
-pub(crate) use self::typing::{Purpose, Typed};
+pub(crate) use self::typing::{Purpose, Secrecy, Typed};
 use super::charset::Charset;
 use super::keys::{Command, Focus, Key, command};
 use super::layout::{Layout, Needs};
 use crate::face::Line;
 use crate::session_table::ListWidths;
+use crate::text::{clean, wrap};
 
 /// The time of a message.
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +227,10 @@ pub(crate) struct App {
     pub(crate) open_orders: usize,
     /// The user leaves once the orders are done.
     is_leaving: bool,
+    /// No key was pressed since the last order.
+    is_untouched: bool,
+    /// The message that was refused last, and its session.
+    unsent: Option<(SessionKey, String)>,
     /// Paths in asks begin with `~` for this directory.
     home: PathBuf,
 }
@@ -257,6 +262,8 @@ impl App {
             layout: None,
             open_orders: 0,
             is_leaving: false,
+            is_untouched: false,
+            unsent: None,
             home: home.to_owned(),
         };
         app.lay_out();
@@ -294,8 +301,9 @@ impl App {
         self.lay_out();
         self.note_ask_place(place, is_key, clock);
         self.read_details(&mut actions);
-        self.open_orders +=
-            actions.iter().filter(|action| matches!(action, Action::Order(_))).count();
+        let orders = actions.iter().filter(|action| matches!(action, Action::Order(_))).count();
+        self.open_orders += orders;
+        self.is_untouched |= orders > 0;
         actions
     }
 
@@ -340,13 +348,14 @@ impl App {
     }
 
     fn key(&mut self, key: Key, clock: Clock, actions: &mut Vec<Action>) {
-        self.notice = None;
+        self.is_untouched = false;
         if self.typed.is_some() {
             return self.typed_key(key, clock, actions);
         }
         if self.help.is_some() {
             return self.help_key(key, actions);
         }
+        self.notice = None;
         let command = command(key, self.focus);
         let was_settled = self.dismiss_settled_ask();
         let goes_on = matches!(command, Some(Command::NextAsk | Command::PreviousAsk));
@@ -543,12 +552,17 @@ impl App {
         usize::from(self.size.0).saturating_sub(2).max(1)
     }
 
+    /// Returns the lines of the notice.
+    #[must_use]
+    pub(crate) fn notice_lines(&self) -> Vec<String> {
+        let lines = self.notice.iter().flat_map(|notice| &notice.lines);
+        let width = self.text_width();
+        lines.flat_map(|line| wrap(&clean(line).replace('\n', " "), width)).collect()
+    }
+
     fn lay_out(&mut self) {
         let width = self.text_width();
-        let footer = self.notice.as_ref().map_or(1, |notice| {
-            let lines = notice.lines.iter().map(|line| crate::text::wrap(line, width).len());
-            u16::try_from(lines.sum::<usize>()).unwrap_or(u16::MAX).clamp(1, 4)
-        });
+        let footer = self.notice_lines().len() + usize::from(self.typed.is_some());
         if let Some(shown) = &mut self.ask {
             shown.lay_out(&self.home, width, self.charset);
         }
@@ -561,7 +575,7 @@ impl App {
             warning: u16::from(!self.warnings.is_empty()),
             ask: self.ask.as_ref().map(|shown| shown.lines.len()),
             ask_keys: self.ask_key_lines(width).len().try_into().unwrap_or(1),
-            footer,
+            footer: u16::try_from(footer).unwrap_or(u16::MAX),
             focus: self.focus,
             is_zoomed: self.is_zoomed,
             is_ask_detail: self.detail == Detail::Ask && self.ask.is_some(),

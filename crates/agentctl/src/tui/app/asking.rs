@@ -7,7 +7,7 @@ use std::path::Path;
 
 use agentctl_core::model::{Ask, AskChoice, Reply};
 
-use super::{Action, App, Clock, Filter, Order, Purpose, Typed};
+use super::{Action, App, Clock, Filter, Order, Purpose, Secrecy, Typed};
 use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, choice_text, field_reply};
 use crate::text::columns;
 use crate::tui::charset::Charset;
@@ -405,30 +405,28 @@ impl App {
         if !may_type {
             return self.refuse("this ask takes no words");
         }
-        let (purpose, is_secret) = match field {
-            Some(field) => (Purpose::Answer(ask.id.clone()), field.secret),
-            None => (Purpose::Deny(ask.id.clone()), false),
+        let (purpose, secrecy) = match field {
+            Some(field) if field.secret => (Purpose::Answer(ask.id.clone()), Secrecy::Secret),
+            Some(_) => (Purpose::Answer(ask.id.clone()), Secrecy::Shown),
+            None => (Purpose::Deny(ask.id.clone()), Secrecy::Shown),
         };
-        self.typed = Some(Typed::new(purpose, String::new(), is_secret));
+        self.typed = Some(Typed::new(purpose, String::new(), secrecy));
     }
 
     /// Uses the words that were typed for an ask, if it is still the one that is shown.
-    pub(super) fn words_typed(
-        &mut self,
-        purpose: &Purpose,
-        text: String,
-        clock: Clock,
-        actions: &mut Vec<Action>,
-    ) {
-        let (Purpose::Deny(id) | Purpose::Answer(id)) = purpose else { return };
+    pub(super) fn words_typed(&mut self, typed: Typed, clock: Clock, actions: &mut Vec<Action>) {
+        let (Purpose::Deny(id) | Purpose::Answer(id)) = &typed.purpose else { return };
         let is_same = self.ask.as_ref().is_some_and(|shown| shown.ask.id == *id);
         let Some(shown) = self.ask.as_ref().filter(|_| is_same) else {
             return self.refuse("the ask that these words were for is not shown any more");
         };
         if let Err(guard) = may_answer(shown, self.focus, Command::Words, clock.ms) {
+            // The words of an ask that is still open can be sent later.
+            self.typed = (guard != AnswerGuard::Settled).then_some(typed);
             return self.refuse(guard.sentence());
         }
-        match purpose {
+        let text = typed.text;
+        match typed.purpose {
             Purpose::Deny(_) => {
                 let message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
                 self.deliver(Reply::Deny { message }, actions);

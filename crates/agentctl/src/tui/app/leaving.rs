@@ -21,7 +21,10 @@ impl App {
         }
         let is_error = lines.is_err();
         self.is_leaving &= !is_error;
-        let lines = lines.unwrap_or_else(|failure| failure);
+        let mut lines = lines.unwrap_or_else(|failure| failure);
+        if is_error && !self.type_again(order) {
+            lines.push("s: the text of the message is kept".to_owned());
+        }
         self.notice = Some(super::Notice { lines, is_error });
         if self.is_leaving && self.open_orders == 0 {
             actions.push(Action::Leave);

@@ -1,8 +1,9 @@
 //! The line that is typed: a filter, a message, the words of an answer, or `y`.
 
-use agentctl_core::model::{AskChoice, Reply};
+use agentctl_core::model::{AskChoice, Reply, Status};
 
-use super::{Action, App, Clock, Filter, Order, SessionKey, may_answer};
+use super::{Action, App, Clock, Filter, Order, SessionKey, ShownAsk, may_answer};
+use crate::session_table::ListedRow;
 use crate::tui::keys::{Command, Focus, Key};
 
 /// The purpose of a typed line.
@@ -20,6 +21,15 @@ pub(crate) enum Purpose {
     Confirm(Order, String),
 }
 
+/// Whether a typed text is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Secrecy {
+    /// It is shown.
+    Shown,
+    /// Each character is a star.
+    Secret,
+}
+
 /// A line that is typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Typed {
@@ -29,15 +39,15 @@ pub(crate) struct Typed {
     pub(crate) text: String,
     /// The place of the cursor, in bytes.
     pub(crate) cursor: usize,
-    /// The text is not shown.
-    pub(crate) is_secret: bool,
+    /// Whether the text is shown.
+    pub(crate) secrecy: Secrecy,
 }
 
 impl Typed {
     /// Begins a line.
     #[must_use]
-    pub(crate) fn new(purpose: Purpose, text: String, is_secret: bool) -> Self {
-        Self { purpose, cursor: text.len(), text, is_secret }
+    pub(crate) fn new(purpose: Purpose, text: String, secrecy: Secrecy) -> Self {
+        Self { purpose, cursor: text.len(), text, secrecy }
     }
 
     /// Returns the words before the line.
@@ -97,10 +107,19 @@ impl Typed {
     }
 }
 
+/// Returns the name of a session with its agent and id, for prompts.
+fn name_of(row: &ListedRow) -> String {
+    let id = format!("{} {}", row.adapter, row.short_id());
+    match row.name() {
+        "" => id,
+        name => format!("{name} ({id})"),
+    }
+}
+
 impl App {
     pub(super) fn begin_filter(&mut self) {
         let text = self.list.filter.text.clone();
-        self.typed = Some(Typed::new(Purpose::Filter, text, false));
+        self.typed = Some(Typed::new(Purpose::Filter, text, Secrecy::Shown));
     }
 
     fn selected_name(&mut self) -> Option<(SessionKey, String)> {
@@ -108,17 +127,44 @@ impl App {
             self.refuse("no session is selected");
             return None;
         };
-        let id = format!("{} {}", row.row.adapter, row.row.short_id());
-        let name = match row.row.name() {
-            "" => id,
-            name => format!("{name} ({id})"),
-        };
-        Some((SessionKey::of(&row.row), name))
+        Some((SessionKey::of(&row.row), name_of(&row.row)))
     }
 
     pub(super) fn begin_message(&mut self) {
+        if self.list.selected().is_some_and(|row| row.row.status == Status::Waiting) {
+            return self.refuse("it waits for an answer: Enter goes to its ask");
+        }
         let Some((key, name)) = self.selected_name() else { return };
-        self.typed = Some(Typed::new(Purpose::Message(key, name), String::new(), false));
+        let unsent = self.unsent.take_if(|(session, _)| *session == key);
+        let text = unsent.map(|(_, text)| text).unwrap_or_default();
+        self.typed = Some(Typed::new(Purpose::Message(key, name), text, Secrecy::Shown));
+    }
+
+    /// Puts the text of a refused order back into the line that is typed. If the user went on to something else, a
+    /// message is kept for the next one to its session; says false then.
+    pub(super) fn type_again(&mut self, order: Order) -> bool {
+        let is_free = self.is_untouched && self.typed.is_none() && self.help.is_none();
+        match order {
+            Order::Send { session, text } if is_free => {
+                let mut rows = self.list.rows.iter();
+                let row = rows.find(|row| session.is(&row.row));
+                let name = row.map_or(session.adapter.to_owned(), |row| name_of(&row.row));
+                let purpose = Purpose::Message(session, name);
+                self.typed = Some(Typed::new(purpose, text, Secrecy::Shown));
+            }
+            Order::Send { session, text } => {
+                self.unsent = Some((session, text));
+                return false;
+            }
+            Order::Answer { ask, reply: Reply::Deny { message: Some(text) } } => {
+                let is_open = |shown: &ShownAsk| shown.ask.id == ask && shown.settled.is_none();
+                if is_free && self.focus == Focus::Ask && self.ask.as_ref().is_some_and(is_open) {
+                    self.typed = Some(Typed::new(Purpose::Deny(ask), text, Secrecy::Shown));
+                }
+            }
+            Order::Answer { .. } | Order::Stop(_) | Order::StopTurn(_) => {}
+        }
+        true
     }
 
     pub(super) fn begin_stop(&mut self) {
@@ -127,7 +173,8 @@ impl App {
     }
 
     fn confirm(&mut self, order: Order, words: String) {
-        self.typed = Some(Typed::new(Purpose::Confirm(order, words), String::new(), false));
+        let purpose = Purpose::Confirm(order, words);
+        self.typed = Some(Typed::new(purpose, String::new(), Secrecy::Shown));
     }
 
     /// Stops the turn, after a question. An ask that offers it is answered with that; the guards of answers hold.
@@ -200,7 +247,7 @@ impl App {
                 self.inform(format!("the message to {name} is being sent …"));
                 actions.push(Action::Order(Order::Send { session, text: typed.text }));
             }
-            purpose => self.words_typed(&purpose, typed.text, clock, actions),
+            _ => self.words_typed(typed, clock, actions),
         }
     }
 }
