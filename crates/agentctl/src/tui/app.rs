@@ -20,7 +20,7 @@ pub(crate) use self::typing::{Purpose, Secrecy, Typed};
 use super::charset::Charset;
 use super::keys::{Command, Focus, Key, command};
 use super::layout::{Layout, Needs};
-use crate::face::Line;
+use crate::face::{Line, next_minute_of_age};
 use crate::session_table::ListWidths;
 use crate::text::{clean, wrap};
 
@@ -134,6 +134,8 @@ pub(crate) enum Message {
         request: PageRequest,
         /// Its lines.
         lines: Vec<PageLine>,
+        /// When an age in it changes.
+        stale_at: Option<Time>,
     },
     /// Sentences about what the list may lack.
     Warn(Vec<String>),
@@ -291,11 +293,14 @@ impl App {
             Message::Talk { request, is_whole, lines } => {
                 self.talk.take(&request, is_whole, lines);
             }
-            Message::Page { request, lines } => self.page.take(&request, lines),
+            Message::Page { request, lines, stale_at } => {
+                self.page.take(&request, lines, stale_at);
+            }
             Message::Warn(warnings) => self.warnings = warnings,
             Message::Done(result) => self.done(result, &mut actions),
             Message::Interrupt => self.leave(&mut actions),
-            Message::NewLook | Message::Timer => {}
+            Message::Timer => self.page.renew(clock.now),
+            Message::NewLook => {}
         }
         self.show_ask(clock);
         self.lay_out();
@@ -319,22 +324,13 @@ impl App {
     /// Returns the time at which the screen changes without a message; `None` if it does not.
     #[must_use]
     pub(crate) fn next_change(&self) -> Option<Time> {
-        const MINUTE_MS: i64 = 60_000;
         let layout = self.layout?;
         let visible = self.list.visible(layout.list.height);
         let rows = visible.filter_map(|(_, row)| row.row.active);
         let ask = self.ask.as_ref().filter(|_| layout.ask_bar.height > 0);
         let times = rows.chain(ask.and_then(|shown| shown.ask.since));
-        let next = |then: Time| {
-            let age = (self.now.millis() - then.millis()).max(0);
-            let step = match age {
-                0..3_600_000 => MINUTE_MS,
-                3_600_000..86_400_000 => 60 * MINUTE_MS,
-                _ => 24 * 60 * MINUTE_MS,
-            };
-            self.now.millis() + step - age % step
-        };
-        times.map(next).min().and_then(Time::from_millis)
+        let changes = times.filter_map(|then| next_minute_of_age(self.now, then));
+        changes.chain(self.page.stale_at).min()
     }
 
     fn look(&mut self, look: Look) {

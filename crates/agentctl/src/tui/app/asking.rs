@@ -9,7 +9,7 @@ use agentctl_core::model::{Ask, AskChoice, Reply};
 
 use super::{Action, App, Clock, Filter, Order, Purpose, Secrecy, Typed};
 use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, choice_text, field_reply};
-use crate::text::columns;
+use crate::text::{break_line, columns};
 use crate::tui::charset::Charset;
 use crate::tui::keys::{Command, Focus};
 
@@ -173,21 +173,11 @@ fn long_rules(ask: &Ask, width: usize, charset: Charset) -> Vec<AskLine> {
     long.map(|text| AskLine { kind: AskLineKind::Choice, text }).collect()
 }
 
-/// Breaks a line at exactly this width: the blanks of a command have a meaning.
+/// Spells a line for this terminal and breaks it at its width.
 fn wrapped(line: &AskLine, width: usize, charset: Charset) -> Vec<AskLine> {
     let text = charset.spelled_in_line(&line.text.replace('\t', "    "));
-    let (mut lines, mut current, mut used) = (Vec::new(), String::new(), 0);
-    for c in text.chars() {
-        let wide = columns(c.encode_utf8(&mut [0; 4]));
-        if used + wide > width.max(2) {
-            lines.push(AskLine { kind: line.kind, text: std::mem::take(&mut current) });
-            used = 0;
-        }
-        used += wide;
-        current.push(c);
-    }
-    lines.push(AskLine { kind: line.kind, text: current });
-    lines
+    let kind = line.kind;
+    break_line(&text, width).into_iter().map(|text| AskLine { kind, text }).collect()
 }
 
 impl App {

@@ -82,6 +82,24 @@ fn every_detail_is_asked_for_once_and_again_when_its_row_changes() {
 }
 
 #[test]
+fn a_page_is_made_again_when_an_age_in_it_changes() {
+    let mut desk = desk();
+    let request = |actions: &[Action]| {
+        actions.iter().find_map(|action| match action {
+            Action::ReadPage(request) => Some(request.clone()),
+            _ => None,
+        })
+    };
+    let request_of_facts = request(&desk.press(Key::Char('4'))).expect("a request");
+    let stale_at = Some(at(NOW_MS));
+    let page = Message::Page { request: request_of_facts, lines: Vec::new(), stale_at };
+    assert_eq!(request(&desk.tell(page)), None);
+    assert_eq!(desk.app.next_change(), stale_at);
+    assert!(request(&desk.tell(Message::Timer)).is_some());
+    assert_eq!(request(&desk.tell(Message::Timer)), None, "once");
+}
+
+#[test]
 fn a_stop_needs_y_and_names_the_session_that_was_selected() {
     let mut desk = desk();
     let orders = |actions: Vec<Action>| -> Vec<Order> {
