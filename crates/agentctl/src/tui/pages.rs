@@ -14,7 +14,7 @@ use crate::face::{
     unresolved, why_lines,
 };
 use crate::failure::Failure;
-use crate::text::{clean, wrap};
+use crate::text::{break_line, clean, wrap};
 use crate::ui::Canvas;
 
 /// Time between two readings for the same page.
@@ -177,7 +177,8 @@ fn git_lines(world: &World, diff: &WorkDiff, width: usize) -> Vec<PageLine> {
     let heading = wrapped(&diff_heading(&world.fleet.host, diff), width).into_iter();
     let heading = heading.map(|text| PageLine { kind: PageLineKind::Heading, text });
     let mut lines: Vec<PageLine> = heading.collect();
-    lines.extend(diff_files(diff).into_iter().map(text));
+    let files = diff_files(diff).into_iter().flat_map(|file| break_line(&file, width));
+    lines.extend(files.map(text));
     let remarks = diff_remarks(diff).into_iter().flat_map(|remark| wrapped(&remark, width));
     lines.extend(remarks.map(dimmed));
     let patch = diff.patch.clone().map(TextOrBytes::into_bytes).unwrap_or_default();
@@ -185,6 +186,16 @@ fn git_lines(world: &World, diff: &WorkDiff, width: usize) -> Vec<PageLine> {
     if !patch.is_empty() {
         lines.push(text(String::new()));
     }
+    lines.extend(patch_lines(&patch, width));
+    if patch.lines().nth(MAX_PATCH_LINES).is_some() {
+        lines.push(dimmed("… `agentctl diff --patch` shows the rest".to_owned()));
+    }
+    lines
+}
+
+/// Returns the lines of a patch, broken at the width of the page.
+fn patch_lines(patch: &str, width: usize) -> Vec<PageLine> {
+    let mut lines = Vec::new();
     for line in patch.lines().take(MAX_PATCH_LINES) {
         let kind = match line.as_bytes().first() {
             Some(b'+') => PageLineKind::Added,
@@ -194,10 +205,8 @@ fn git_lines(world: &World, diff: &WorkDiff, width: usize) -> Vec<PageLine> {
             _ => PageLineKind::Text,
         };
         let cleaned = clean(line).replace('\t', "    ");
-        lines.push(PageLine { kind, text: cleaned });
-    }
-    if patch.lines().nth(MAX_PATCH_LINES).is_some() {
-        lines.push(dimmed("… `agentctl diff --patch` shows the rest".to_owned()));
+        let broken = break_line(&cleaned, width).into_iter();
+        lines.extend(broken.map(|text| PageLine { kind, text }));
     }
     lines
 }
@@ -217,4 +226,20 @@ fn text(text: String) -> PageLine {
 
 fn dimmed(text: String) -> PageLine {
     PageLine { kind: PageLineKind::Dimmed, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_of_a_patch_is_broken_and_nothing_of_it_is_lost() {
+        let long = format!("+{}  end", "x".repeat(150));
+        let lines = patch_lines(&format!("@@ -1 +1 @@\n-\told\n{long}\n"), 60);
+        let added: Vec<&PageLine> =
+            lines.iter().filter(|line| line.kind == PageLineKind::Added).collect();
+        assert_eq!(added.iter().map(|line| line.text.as_str()).collect::<String>(), long);
+        assert!(added.len() == 3 && added.iter().all(|line| line.text.len() <= 60), "{added:?}");
+        assert_eq!(lines[1].text, "-    old");
+    }
 }
