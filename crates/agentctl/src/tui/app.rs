@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use agentctl_core::model::{Ask, Reply, Status, Time};
 
-pub(crate) use self::asking::{ShownAsk, may_answer};
+pub(crate) use self::asking::{Settlement, ShownAsk, may_answer};
 #[cfg(test)]
 pub(crate) use self::detail::MAX_TALK_LINES;
 pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};

@@ -228,8 +228,8 @@ fn of_two_tops_one_answers_and_the_other_greys() {
         one.press("\r");
         one.until("the ask has the focus", |text| text.contains("a allow once"));
         one.answer("d", |text| text.contains("denied"));
-        let grey = other.until("it is settled", |text| text.contains("any key goes back"));
-        assert!(grey.contains("settled"), "{grey}");
+        let grey = other.until("it is settled", |text| text.contains("the next key removes it"));
+        assert!(grey.contains("settled: the session is"), "{grey}");
         other.press("j");
         other.until("it is gone", |text| !text.contains("permission: shell: true"));
     });

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use agentctl_core::model::{Ask, AskChoice, Reply};
+use agentctl_core::model::{Ask, AskChoice, Reply, Status};
 
 use super::{Action, App, Clock, Filter, Order, Purpose, Secrecy, Typed};
 use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, choice_text, field_reply};
@@ -31,13 +31,57 @@ pub(crate) struct ShownAsk {
     /// When it appeared or changed its place.
     pub(crate) since_ms: u64,
     /// Its end, once it is not open any more.
-    pub(crate) settled: Option<String>,
+    pub(crate) settled: Option<Settlement>,
     /// An answer of ours is being delivered.
-    pub(crate) is_answered: bool,
+    pub(crate) is_delivering: bool,
     /// The answers to the first of its questions, by the name of the question.
     given: Vec<(String, Vec<String>)>,
     /// The chosen options of the current question, if several may be chosen.
     pub(crate) chosen: Vec<usize>,
+}
+
+/// The end of an ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    /// By an answer of ours, and the word for it.
+    Ours(&'static str),
+    /// Elsewhere; the status of its session as the newest list has it, if it is live.
+    Elsewhere(Option<Status>),
+    /// Elsewhere, before an answer of ours came.
+    NotTaken,
+}
+
+impl Settlement {
+    /// Returns the sentence for the user.
+    #[must_use]
+    pub(crate) fn sentence(self) -> String {
+        match self {
+            Self::Ours(word) => word.to_owned(),
+            Self::Elsewhere(Some(status)) => format!("settled: the session is {}", status.word()),
+            Self::Elsewhere(None) => "settled: the session is not live any more".to_owned(),
+            Self::NotTaken => "settled otherwise: this answer was not taken".to_owned(),
+        }
+    }
+}
+
+/// The end of the delivery of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The agent took it.
+    Taken,
+    /// It was refused.
+    Refused,
+}
+
+/// Returns the word for an answer that was taken.
+fn taken_word(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Allow => "allowed",
+        Reply::Always(_) => "always allowed",
+        Reply::Deny { .. } => "denied",
+        Reply::Stop => "turn ended",
+        Reply::Fields(_) => "answered",
+    }
 }
 
 /// Why a key does not answer an ask.
@@ -48,7 +92,7 @@ pub(crate) enum AnswerGuard {
     /// It is not open any more.
     Settled,
     /// An answer is being delivered.
-    Answered,
+    Delivering,
     /// It cannot be answered from here.
     Unanswerable,
     /// It appeared or moved just now.
@@ -64,7 +108,7 @@ impl AnswerGuard {
         match self {
             Self::NoFocus => "Tab goes to the ask; then the key answers it",
             Self::Settled => "this ask is not open any more",
-            Self::Answered => "an answer is being delivered",
+            Self::Delivering => "an answer is being delivered",
             Self::Unanswerable => "this ask cannot be answered from here: its text says why",
             Self::JustAppeared => {
                 "this ask has just appeared or moved: read it, then press the key again"
@@ -91,8 +135,8 @@ pub(crate) fn may_answer(
     if shown.settled.is_some() {
         return Err(AnswerGuard::Settled);
     }
-    if shown.is_answered {
-        return Err(AnswerGuard::Answered);
+    if shown.is_delivering {
+        return Err(AnswerGuard::Delivering);
     }
     if shown.ask.via.is_none() {
         return Err(AnswerGuard::Unanswerable);
@@ -118,7 +162,7 @@ impl ShownAsk {
             is_read: false,
             since_ms: now_ms,
             settled: None,
-            is_answered: false,
+            is_delivering: false,
             given: Vec::new(),
             chosen: Vec::new(),
         }
@@ -149,7 +193,7 @@ impl ShownAsk {
             // The text is laid out again.
             self.width = 0;
         } else {
-            *self = Self { is_answered: self.is_answered, ..Self::new(ask.clone(), now_ms) };
+            *self = Self { is_delivering: self.is_delivering, ..Self::new(ask.clone(), now_ms) };
         }
     }
 
@@ -194,20 +238,17 @@ impl App {
     pub(super) fn show_ask(&mut self, clock: Clock) {
         if let Some(shown) = &mut self.ask {
             let open = self.asks.iter().find(|ask| ask.id == shown.ask.id);
-            match open {
-                _ if shown.settled.is_some() => return,
-                Some(ask) => shown.refresh(ask, clock.ms),
-                None => {
-                    let row =
-                        self.list.rows.iter().find(|row| !row.is_gone && row.asks(&shown.ask));
-                    let now = match row {
-                        _ if shown.is_answered => "answered".to_owned(),
-                        Some(row) => {
-                            format!("settled: the session is {} now", row.row.status.word())
-                        }
-                        None => "settled: the session is not live any more".to_owned(),
-                    };
-                    shown.settled = Some(now);
+            match (shown.settled, open) {
+                (Some(Settlement::Ours(_) | Settlement::NotTaken), _) => return,
+                (None, Some(ask)) => shown.refresh(ask, clock.ms),
+                (None | Some(Settlement::Elsewhere(_)), _) => {
+                    let mut rows = self.list.rows.iter();
+                    let row = rows.find(|row| !row.is_gone && row.asks(&shown.ask));
+                    shown.settled = Some(if shown.is_delivering {
+                        Settlement::Ours("answered")
+                    } else {
+                        Settlement::Elsewhere(row.map(|row| row.row.status))
+                    });
                     return;
                 }
             }
@@ -314,7 +355,7 @@ impl App {
 
     fn deliver(&mut self, reply: Reply, actions: &mut Vec<Action>) {
         let Some(shown) = &mut self.ask else { return };
-        shown.is_answered = true;
+        shown.is_delivering = true;
         actions.push(Action::Order(Order::Answer { ask: shown.ask.id.clone(), reply }));
         self.inform("the answer is being delivered …");
     }
@@ -427,20 +468,16 @@ impl App {
     }
 
     /// Takes note of the result of an answer.
-    pub(super) fn answered(&mut self, id: &str, lines: &Result<Vec<String>, Vec<String>>) {
+    pub(super) fn answered(&mut self, id: &str, reply: &Reply, end: Delivery) {
         let Some(shown) = self.ask.as_mut().filter(|shown| shown.ask.id == id) else { return };
-        shown.is_answered = false;
-        match lines {
-            // The footer has the whole sentence; its first words say which decision was taken.
-            Ok(lines) => {
-                let first = lines.first().and_then(|line| line.split("  ").next());
-                shown.settled = Some(first.unwrap_or("answered").to_owned());
-            }
+        shown.is_delivering = false;
+        if end == Delivery::Taken {
+            shown.settled = Some(Settlement::Ours(taken_word(reply)));
+        } else if shown.settled.is_some() {
+            shown.settled = Some(Settlement::NotTaken);
+        } else {
             // A refusal belongs to this ask; whether it is open is what the next look says.
-            Err(_) if shown.settled.is_some() => {
-                shown.settled = Some("settled otherwise: this answer was not taken".to_owned());
-            }
-            Err(_) => shown.given.clear(),
+            shown.given.clear();
         }
     }
 
@@ -449,9 +486,13 @@ impl App {
     pub(crate) fn ask_key_lines(&self, width: usize) -> Vec<String> {
         let Some(shown) = &self.ask else { return Vec::new() };
         if shown.settled.is_some() {
-            return vec!["any key goes back to the list, n to the next ask".to_owned()];
+            let next = if self.asks.is_empty() { "" } else { ", n to the next ask" };
+            return vec![match self.focus {
+                Focus::Ask => format!("any key goes back to the list{next}"),
+                Focus::List | Focus::Detail => "the next key removes it".to_owned(),
+            }];
         }
-        if shown.is_answered {
+        if shown.is_delivering {
             return vec!["the answer is being delivered …".to_owned()];
         }
         let mut keys = if self.focus == Focus::Ask || shown.ask.via.is_none() {

@@ -1,10 +1,10 @@
 //! The guards before an answer.
 
-use agentctl_core::model::{Reply, Session};
+use agentctl_core::model::{Reply, Session, Status};
 use serde_json::json;
 
 use super::{Desk, OTHER, WAITING, ask, session};
-use crate::tui::app::{Action, Message, Order, OrderResult};
+use crate::tui::app::{Action, Message, Order, OrderResult, Settlement};
 use crate::tui::keys::{Focus, Key};
 
 const FIRST: &str = "a7f319c200000000a7f319c200000000";
@@ -126,12 +126,12 @@ fn a_settled_ask_stays_until_a_key_and_the_key_does_nothing_else() {
     let mut desk = desk("npm test");
     let running = [session(WAITING, "running", 0, "Fix it")];
     desk.look(&running, Vec::new());
-    let settled = |desk: &Desk| desk.app.ask.as_ref().and_then(|shown| shown.settled.clone());
-    assert_eq!(settled(&desk).as_deref(), Some("settled: the session is running now"));
+    let settled = |desk: &Desk| desk.app.ask.as_ref().and_then(|shown| shown.settled);
+    assert_eq!(settled(&desk), Some(Settlement::Elsewhere(Some(Status::Running))));
     // The next ask of the same session does not slide under the finger.
     let next = vec![ask(SECOND, WAITING, "rm -r build")];
     desk.look(&[session(WAITING, "waiting", 0, "Fix it")], next);
-    assert!(settled(&desk).is_some());
+    assert_eq!(settled(&desk), Some(Settlement::Elsewhere(Some(Status::Waiting))));
     desk.ms = 60_000;
     desk.press(Key::Char('x'));
     assert!(desk.app.typed.is_none(), "no stop is asked for");

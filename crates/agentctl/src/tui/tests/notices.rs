@@ -3,9 +3,10 @@
 use super::frames::frame;
 use super::{Desk, OTHER, WAITING, ask, session};
 use crate::tui::app::{Action, Message, Order, OrderResult};
-use crate::tui::keys::Key;
+use crate::tui::keys::{Focus, Key};
 
 const ASK: &str = "a7f319c200000000a7f319c200000000";
+const SECOND: &str = "0c41d27e000000000c41d27e00000000";
 
 /// A session at work and one that waits.
 fn desk(size: (u16, u16)) -> Desk {
@@ -123,4 +124,44 @@ fn a_waiting_session_takes_no_message_and_says_so_at_the_key() {
     desk.press(Key::Char('s'));
     assert!(desk.app.typed.is_none());
     assert!(desk.notice().contains("waits for an answer"), "{}", desk.notice());
+}
+
+#[test]
+fn hints_at_a_settled_ask_name_only_keys_that_do_something() {
+    let mut in_list = desk((80, 24));
+    in_list.press(Key::Down);
+    let running =
+        [session(OTHER, "running", 1, "Write docs"), session(WAITING, "running", 0, "Fix it")];
+    in_list.look(&running, Vec::new());
+    let shown = frame(&in_list);
+    assert!(shown.contains("settled: the session is running"), "{shown}");
+    for wrong in ["running now", "Enter answer", "goes back to the list", "next ask"] {
+        assert!(!shown.contains(wrong), "{wrong}: {shown}");
+    }
+    let mut in_ask = desk((80, 24));
+    in_ask.press(Key::Down);
+    in_ask.press(Key::Enter);
+    assert_eq!(in_ask.app.focus, Focus::Ask);
+    in_ask.look(&running, Vec::new());
+    let shown = frame(&in_ask);
+    assert!(shown.contains("any key goes back to the list"), "{shown}");
+    for wrong in ["next ask", "j k scroll"] {
+        assert!(!shown.contains(wrong), "{wrong}: {shown}");
+    }
+    let mut one_more = desk((80, 24));
+    one_more.press(Key::Down);
+    one_more.press(Key::Enter);
+    one_more.look(&running, vec![ask(SECOND, OTHER, "npm test")]);
+    assert!(frame(&one_more).contains("n to the next ask"));
+}
+
+#[test]
+fn without_a_session_no_key_for_sessions_is_offered() {
+    let mut desk = Desk::new((80, 24));
+    desk.look(&[], Vec::new());
+    let footer = frame(&desk).lines().last().unwrap_or_default().to_owned();
+    assert!(footer.contains("H history") && footer.contains("q quit"), "{footer}");
+    for wrong in ["Enter", "1-5", "send", "stop"] {
+        assert!(!footer.contains(wrong), "{footer}");
+    }
 }

@@ -18,17 +18,31 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, band: Band, cursor: &mut Opti
     if app.notice.is_some() {
         return draw_notice(canvas, app, band);
     }
-    let keys = match app.focus {
-        Focus::Ask => "Esc back to the list · j k scroll · ? help",
+    canvas.text((1, band.top), &fit(&keys(app).join(" · "), app.text_width()), dimmed());
+}
+
+/// Returns the most useful of the keys that do something now.
+fn keys(app: &App) -> Vec<&'static str> {
+    let is_settled = app.ask.as_ref().is_some_and(|shown| shown.settled.is_some());
+    let has_ask = app.ask.is_some() && !is_settled;
+    match app.focus {
+        // Any key goes back, as the ask says.
+        Focus::Ask if is_settled => Vec::new(),
+        Focus::Ask => vec!["Esc back to the list", "j k scroll", "? help"],
         Focus::Detail => {
-            "Esc back · j k scroll · 1-5 details · f follow · s send · x stop · ? help"
+            vec!["Esc back", "j k scroll", "1-5 details", "f follow", "s send", "x stop", "? help"]
         }
-        Focus::List if app.ask.is_some() => {
-            "Enter answer · 1-5 details · n next ask · s send · x stop · q quit"
+        Focus::List if app.list.selected().is_none() => {
+            vec!["/ filter", "H history", "? help", "q quit"]
         }
-        Focus::List => "Enter open · 1-5 details · / filter · H history · s send · x stop · q quit",
-    };
-    canvas.text((1, band.top), &fit(keys, app.text_width()), dimmed());
+        Focus::List if has_ask && app.asks.len() > 1 => {
+            vec!["Enter answer", "1-5 details", "n next ask", "x stop", "? help", "q quit"]
+        }
+        Focus::List if has_ask => vec!["Enter answer", "1-5 details", "x stop", "? help", "q quit"],
+        Focus::List => {
+            vec!["Enter open", "1-5 details", "/ filter", "H history", "s send", "x stop", "q quit"]
+        }
+    }
 }
 
 /// Draws as much of the notice as there is room for; a cut is marked.
