@@ -109,6 +109,15 @@ fn lines_of(band: Band) -> impl Iterator<Item = u16> {
     band.top..band.top + band.height
 }
 
+/// Returns how many rows or lines are above and below, such as ` ↑9 ↓3`.
+fn arrows(above: usize, below: usize) -> String {
+    let part = |mark: char, count: usize| match count {
+        0 => String::new(),
+        count => format!(" {mark}{count}"),
+    };
+    format!("{}{}", part('↑', above), part('↓', below))
+}
+
 fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }

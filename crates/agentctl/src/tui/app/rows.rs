@@ -124,6 +124,17 @@ impl Filter {
     }
 }
 
+/// The numbers of rows that are not visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutOfSight {
+    /// Above the first visible one.
+    pub(crate) above: usize,
+    /// Below the last visible one.
+    pub(crate) below: usize,
+    /// Those of them that wait.
+    pub(crate) waiting: usize,
+}
+
 /// The list.
 #[derive(Debug, Default)]
 pub(crate) struct RowList {
@@ -255,6 +266,16 @@ impl RowList {
         let last = self.shown.len().min(self.first + usize::from(height));
         let places = self.first.min(last)..last;
         places.filter_map(|place| Some((place == self.at, self.rows.get(*self.shown.get(place)?)?)))
+    }
+
+    /// Returns the rows that do not fit into this many lines.
+    #[must_use]
+    pub(crate) fn out_of_sight(&self, height: u16) -> OutOfSight {
+        let last = self.shown.len().min(self.first + usize::from(height));
+        let first = self.first.min(last);
+        let waits = |at: &&usize| self.rows[**at].row.status == Status::Waiting;
+        let waiting = self.shown[..first].iter().chain(&self.shown[last..]).filter(waits).count();
+        OutOfSight { above: first, below: self.shown.len() - last, waiting }
     }
 
     /// Returns the place of the selection, and the number of shown rows.

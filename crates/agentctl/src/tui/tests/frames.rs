@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::style::Color;
 
 use super::{Desk, OTHER, WAITING, ask, session};
-use crate::tui::app::Message;
+use crate::tui::app::{Action, Message, PageLine, PageLineKind, PageRequest};
 use crate::tui::charset::Charset;
 use crate::tui::keys::Key;
 use crate::tui::view::{self, Palette};
@@ -193,4 +193,51 @@ fn the_line_ends_and_tabs_of_a_rule_are_shown() {
     let shown = frame(&desk);
     let joined: String = shown.lines().map(|line| line.trim_start_matches(' ')).collect();
     assert!(joined.contains("echo one\\nrm -rf two\\techo threethree"), "{shown}");
+}
+
+/// Twenty sessions, of which the first and the last wait.
+fn many(size: (u16, u16)) -> Desk {
+    let mut rows: Vec<Session> = (0..20)
+        .map(|n| session(&format!("{n:08x}-0000-4000-8000-000000000000"), "idle", 9, "many"))
+        .collect();
+    rows[0] = session(WAITING, "waiting", 0, "first");
+    rows[19] = session(OTHER, "waiting", 0, "last");
+    let mut desk = Desk::new(size);
+    desk.look(&rows, Vec::new());
+    desk
+}
+
+#[test]
+fn a_list_that_goes_on_says_so_and_names_what_waits_out_of_sight() {
+    let mut desk = many((80, 24));
+    let heading = |desk: &Desk| frame(desk).lines().nth(1).unwrap_or_default().to_owned();
+    assert!(heading(&desk).ends_with("1/20 ↓12 !1"), "{}", heading(&desk));
+    desk.press(Key::End);
+    assert!(heading(&desk).ends_with("20/20 ↑12 !1"), "{}", heading(&desk));
+    let few = self::desk((80, 24));
+    assert!(heading(&few).ends_with("WHAT"), "{}", heading(&few));
+}
+
+#[test]
+fn a_page_that_goes_on_says_so() {
+    let mut desk = desk((80, 24));
+    desk.press(Key::Down);
+    let actions = desk.press(Key::Char('3'));
+    let request = actions.iter().find_map(|action| match action {
+        Action::ReadPage(request) => Some(request.clone()),
+        _ => None,
+    });
+    let line = |n| PageLine { kind: PageLineKind::Text, text: format!("line {n}") };
+    let lines: Vec<PageLine> = (0..40).map(line).collect();
+    desk.tell(page(request.expect("a request"), lines));
+    assert!(frame(&desk).contains("more below"), "{}", frame(&desk));
+    desk.press(Key::Tab);
+    desk.press(Key::End);
+    let shown = frame(&desk);
+    assert!(shown.contains("line 39") && !shown.contains("more below"), "{shown}");
+    assert!(shown.contains("more above"), "{shown}");
+}
+
+fn page(request: PageRequest, lines: Vec<PageLine>) -> Message {
+    Message::Page { request, lines, stale_at: None }
 }

@@ -3,7 +3,7 @@
 use agentctl_core::model::Status;
 use ratatui::style::Style;
 
-use super::{Canvas, bold, dimmed, lines_of, status_style};
+use super::{Canvas, arrows, bold, dimmed, lines_of, status_style};
 use crate::face::age_to_the_minute;
 use crate::session_table::{LineCell, ListWidths};
 use crate::text::{columns, fit};
@@ -57,7 +57,8 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, layout: Layout) {
     let room = usize::from(canvas.width().saturating_sub(MARGIN + 1));
     let widths = app.list.widths.fitted(room);
     for line in lines_of(layout.heading) {
-        draw_cells(canvas, line, &widths.heading(), |_| bold());
+        let end = draw_cells(canvas, line, &widths.heading(), |_| bold());
+        draw_position(canvas, app, (end, line), layout.list);
     }
     if app.list.shown.is_empty() {
         draw_emptiness(canvas, app, layout.list);
@@ -101,12 +102,30 @@ fn draw_row(
     draw_cells(canvas, line, &cells, |cell| if cell.is_status { status } else { plain });
 }
 
+/// Writes which part of the list is visible, at the right end of the heading.
+fn draw_position(canvas: &mut Canvas, app: &App, (end, line): (u16, u16), list: Band) {
+    let hidden = app.list.out_of_sight(list.height);
+    if hidden.above + hidden.below == 0 || list.height == 0 {
+        return;
+    }
+    let (at, count) = app.list.position();
+    let waiting = if hidden.waiting > 0 { format!(" !{}", hidden.waiting) } else { String::new() };
+    let parts = format!("{at}/{count}{}", arrows(hidden.above, hidden.below));
+    let wide = u16::try_from(columns(&parts) + columns(&waiting)).unwrap_or(u16::MAX);
+    let begin = canvas.width().saturating_sub(wide.saturating_add(1));
+    if begin > end {
+        let column = canvas.text((begin, line), &parts, dimmed());
+        canvas.text((column, line), &waiting, status_style(Status::Waiting));
+    }
+}
+
+/// Draws cells, and returns the column behind them.
 fn draw_cells(
     canvas: &mut Canvas,
     line: u16,
     cells: &[LineCell],
     style: impl Fn(&LineCell) -> Style,
-) {
+) -> u16 {
     let mut column = MARGIN;
     for (at, cell) in cells.iter().enumerate() {
         if at > 0 {
@@ -114,6 +133,7 @@ fn draw_cells(
         }
         column = canvas.text((column, line), &cell.text, style(cell));
     }
+    column
 }
 
 fn draw_emptiness(canvas: &mut Canvas, app: &App, band: Band) {
