@@ -206,6 +206,7 @@ impl Top {
                 }
                 Action::ReadTalk(request) => self.threads.talks.read(request),
                 Action::ReadPage(request) => self.threads.pages.read(request),
+                Action::ReadEnd(session) => self.threads.sessions.read_end(session),
                 Action::Order(order) => self.threads.orders.start(order),
             }
         }

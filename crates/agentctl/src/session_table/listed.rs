@@ -7,7 +7,7 @@ use agentctl_core::model::{Status, Time};
 use super::{
     ACTIVE, COLUMNS, DIRECTORY, HEADER, ID, NAME, STATUS, WHAT, cells, depths, leave_out, shrink,
 };
-use crate::text::{columns, fit, fit_path};
+use crate::text::{columns, fit, fit_path, one_line};
 
 /// A session as a row of a list that an interface keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct ListedRow {
     pub active: Option<Time>,
     /// The group.
     pub group: Option<String>,
+    /// The title; empty without one.
+    title: String,
     /// All cells but the age.
     cells: [String; COLUMNS],
 }
@@ -73,18 +75,29 @@ impl ListedRow {
                 status: session.status,
                 active: session.last_activity_at.or(session.started_at),
                 group: session.group,
+                title: session.title.as_deref().map(one_line).unwrap_or_default(),
                 cells,
             })
         };
         (0..rows.len()).filter_map(row).collect()
     }
 
-    /// Returns the row of a session that the list does not have any more. The list does not say why, so the row
-    /// shows no status.
+    /// Returns the row of a session that the list does not have any more. The list does not say how it ended.
     #[must_use]
     pub fn unlisted(mut self) -> Self {
-        "-".clone_into(&mut self.cells[STATUS]);
-        "not in the list any more".clone_into(&mut self.cells[WHAT]);
+        self.status = Status::Stopped;
+        "ended".clone_into(&mut self.cells[STATUS]);
+        self.cells[WHAT] = match self.title.as_str() {
+            "" => "gone".to_owned(),
+            title => format!("gone · {title}"),
+        };
+        self
+    }
+
+    /// Returns the row with the id as another list shows it.
+    #[must_use]
+    pub fn with_id_of(mut self, other: &Self) -> Self {
+        self.cells[ID].clone_from(&other.cells[ID]);
         self
     }
 

@@ -21,7 +21,7 @@ use super::charset::Charset;
 use super::keys::{Command, Focus, Key, command};
 use super::layout::{Layout, Needs};
 use crate::face::{Line, next_minute_of_age};
-use crate::session_table::ListWidths;
+use crate::session_table::{ListWidths, ListedRow};
 use crate::text::{clean, wrap};
 
 /// The time of a message.
@@ -117,6 +117,8 @@ pub(crate) enum Message {
     NewLook,
     /// A new list.
     Look(Box<Look>),
+    /// A session that left the list, as its record shows it.
+    Ended(Box<ListedRow>),
     /// New asks; the list is the same.
     Asks(Vec<Ask>),
     /// Lines of a conversation: all of them, or those that follow.
@@ -169,6 +171,8 @@ pub(crate) enum Action {
     ReadTalk(TalkRequest),
     /// Make a page.
     ReadPage(PageRequest),
+    /// Read how a session ended that left the list.
+    ReadEnd(SessionKey),
     /// Carry out an order.
     Order(Order),
 }
@@ -288,7 +292,8 @@ impl App {
                 self.size = (columns, lines);
                 actions.push(Action::Redraw);
             }
-            Message::Look(look) => self.look(*look),
+            Message::Look(look) => self.look(*look, &mut actions),
+            Message::Ended(row) => self.list.take_ended(*row),
             Message::Asks(asks) => self.take_asks(asks),
             Message::Talk { request, is_whole, lines } => {
                 self.talk.take(&request, is_whole, lines);
@@ -333,9 +338,13 @@ impl App {
         changes.chain(self.page.stale_at).min()
     }
 
-    fn look(&mut self, look: Look) {
+    fn look(&mut self, look: Look, actions: &mut Vec<Action>) {
         self.is_starting = false;
+        let was_gone = self.list.selected().is_some_and(|row| row.is_gone);
         let is_changed = self.list.replace((look.rows, look.widths), self.has_tree);
+        if let Some(row) = self.list.selected().filter(|row| row.is_gone && !was_gone) {
+            actions.push(Action::ReadEnd(SessionKey::of(&row.row)));
+        }
         self.take_asks(look.asks);
         self.warnings = look.warnings;
         if is_changed {

@@ -1,6 +1,7 @@
 //! The list: selection, filter, history, orders.
 
-use super::{Desk, NOW_MS, OTHER, WAITING, at, session};
+use super::frames::frame;
+use super::{Desk, NOW_MS, OTHER, WAITING, at, look, session};
 use crate::face::{Line, LineKind};
 use crate::tui::app::{Action, Detail, MAX_TALK_LINES, Message, Order, OrderResult};
 use crate::tui::keys::{Focus, Key};
@@ -241,18 +242,45 @@ fn a_selected_session_that_ends_stays_selected_until_the_user_moves() {
         session(WAITING, "waiting", 1, "Fix the login"),
         session(THIRD, "idle", 3, "Rename the brand"),
     ];
-    for _ in 0..2 {
-        desk.look(&others, Vec::new());
+    let is_read = |action: &Action| matches!(action, Action::ReadEnd(_));
+    for count in [1, 0] {
+        let actions = desk.look(&others, Vec::new());
         assert_eq!(selected(&desk), OTHER);
+        assert_eq!(actions.iter().filter(|action| is_read(action)).count(), count);
     }
     let row = desk.app.list.selected().expect("a row");
     assert!(row.is_gone && desk.app.list.rows.len() == 3);
+    let shown = frame(&desk);
+    assert!(shown.contains("ended      claude-code  77aa01c2"), "{shown}");
+    assert!(shown.contains("gone · Write docs"), "{shown}");
+    // Its record says how it ended.
+    let mut ended = session(OTHER, "stopped", 0, "Write docs");
+    ended.outcome = Some(agentctl_core::model::Outcome::Finished);
+    let row = look(&[ended], Vec::new()).rows.remove(0).row;
+    desk.tell(Message::Ended(Box::new(row)));
+    desk.look(&others, Vec::new());
+    let shown = frame(&desk);
+    assert!(shown.contains("stopped    claude-code  77aa01c2"), "{shown}");
+    assert!(shown.contains("finished · Write docs"), "{shown}");
     let counted: usize = desk.app.counts().iter().map(|(_, count)| count).sum();
     assert_eq!(counted, 2, "the session that is not listed is not counted");
     let Order::Stop(key) = stopping(&mut desk) else { panic!("a stop") };
     assert_eq!(key.id.as_deref(), Some(OTHER), "an order goes to the session that is shown");
     desk.press(Key::Down);
     assert_eq!((selected(&desk).as_str(), desk.app.list.rows.len()), (THIRD, 2));
+}
+
+#[test]
+fn a_session_that_ended_leaves_the_list_when_a_filter_takes_the_selection_from_it() {
+    let mut desk = desk();
+    desk.press(Key::Down);
+    let others = [session(WAITING, "waiting", 1, "Fix the login")];
+    desk.look(&others, Vec::new());
+    desk.type_keys("/!");
+    desk.press(Key::Enter);
+    assert_eq!(selected(&desk), WAITING);
+    desk.press(Key::Escape);
+    assert_eq!((selected(&desk).as_str(), desk.app.list.rows.len()), (WAITING, 1));
 }
 
 #[test]
