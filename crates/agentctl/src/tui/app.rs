@@ -18,7 +18,7 @@ pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Tal
 pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
 pub(crate) use self::typing::{Purpose, Secrecy, Typed};
 use super::charset::Charset;
-use super::keys::{Command, Focus, Key, command};
+use super::keys::{Command, Focus, Key, command, help_lines};
 use super::layout::{Layout, Needs};
 use crate::face::{Line, next_minute_of_age};
 use crate::session_table::{ListWidths, ListedRow};
@@ -377,11 +377,14 @@ impl App {
     fn help_key(&mut self, key: Key, actions: &mut Vec<Action>) {
         let Some(first) = self.help else { return };
         let page = usize::from(self.size.1.saturating_sub(2)).max(1);
+        // `lay_out` stops it at the end.
         self.help = match command(key, Focus::Detail) {
             Some(Command::Down) => Some(first + 1),
             Some(Command::Up) => Some(first.saturating_sub(1)),
             Some(Command::PageDown) => Some(first + page),
             Some(Command::PageUp) => Some(first.saturating_sub(page)),
+            Some(Command::First) => Some(0),
+            Some(Command::Last) => Some(help_lines()),
             Some(Command::Redraw) => {
                 actions.push(Action::Redraw);
                 Some(first)
@@ -421,12 +424,13 @@ impl App {
                     self.has_history = !self.has_history;
                 }
                 actions.push(Action::SetQuery { all: self.has_history, children: self.has_tree });
-                let what = if command == Command::Tree { "subagents" } else { "ended sessions" };
-                let on = if command == Command::Tree { self.has_tree } else { self.has_history };
-                self.inform(if on {
-                    format!("{what} are listed")
-                } else {
-                    format!("{what} are hidden")
+                self.inform(match (command == Command::Tree, self.has_tree, self.has_history) {
+                    (true, true, _) => {
+                        "subagents are listed, and launched sessions below their launcher"
+                    }
+                    (true, false, _) => "subagents are hidden",
+                    (false, _, true) => "ended sessions are listed",
+                    (false, _, false) => "ended sessions are hidden",
                 });
             }
             Command::Follow => self.talk.toggle_following(),
@@ -585,6 +589,9 @@ impl App {
             is_zoomed: self.is_zoomed,
             is_ask_detail: self.detail == Detail::Ask && self.ask.is_some(),
         };
+        let help_height = usize::from(self.size.1.saturating_sub(1)).max(1);
+        let last_help = help_lines().saturating_sub(help_height);
+        self.help = self.help.map(|first| first.min(last_help));
         self.layout = Layout::of(self.size, &needs);
         let layout = self.layout.unwrap_or_default();
         self.list.scroll_to_selection(usize::from(layout.list.height));

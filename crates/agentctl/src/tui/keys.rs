@@ -256,7 +256,12 @@ pub(crate) static SECTIONS: &[(&str, &[Binding])] = &[
                 Command::Filter,
                 "filter by words; ! is waiting only",
             ),
-            bind((&[Key::Char('t')], "t"), Scope::Everywhere, Command::Tree, "subagents on, off"),
+            bind(
+                (&[Key::Char('t')], "t"),
+                Scope::Everywhere,
+                Command::Tree,
+                "subagents and launchers on, off",
+            ),
             bind(
                 (&[Key::Char('H')], "H"),
                 Scope::Everywhere,
@@ -348,6 +353,12 @@ pub(crate) static SECTIONS: &[(&str, &[Binding])] = &[
         ],
     ),
 ];
+
+/// Returns the number of lines of the help page: its title, and for each section a blank line, its name and its keys.
+#[must_use]
+pub(crate) fn help_lines() -> usize {
+    1 + SECTIONS.iter().map(|(_, bindings)| 2 + bindings.len()).sum::<usize>()
+}
 
 /// Returns the command of a key.
 #[must_use]

@@ -4,6 +4,7 @@ use agentctl_core::model::{AskChoice, Reply, Status};
 
 use super::{Action, App, Clock, Filter, Order, SessionKey, ShownAsk, may_answer};
 use crate::session_table::ListedRow;
+use crate::text::{columns, fit};
 use crate::tui::keys::{Command, Focus, Key};
 
 /// The purpose of a typed line.
@@ -17,8 +18,30 @@ pub(crate) enum Purpose {
     Deny(String),
     /// The answer to a question of the ask with this id.
     Answer(String),
-    /// `y` confirms an order; the words for it, such as `stops demo 12345678`.
-    Confirm(Order, String),
+    /// `y` confirms an order.
+    Confirm(Order, Question),
+}
+
+/// The question before an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// The order and the id of its session, such as `stops 12345678`.
+    words: String,
+    /// The name of the session, or its agent.
+    name: String,
+}
+
+impl Question {
+    /// Returns the question for this many columns: the name is cut first.
+    fn text(&self, width: usize) -> String {
+        /// Columns of a name.
+        const NAME: usize = 20;
+        const REST: &str = "; any other key cancels";
+        let begin = format!("y {}", self.words);
+        let room = width.saturating_sub(columns(&begin) + columns(REST) + 1).min(NAME);
+        let name = if room > 3 { format!(" {}", fit(&self.name, room)) } else { String::new() };
+        format!("{begin}{name}{REST}")
+    }
 }
 
 /// Whether a typed text is shown.
@@ -50,15 +73,15 @@ impl Typed {
         Self { purpose, cursor: text.len(), text, secrecy }
     }
 
-    /// Returns the words before the line.
+    /// Returns the words before the line, on a screen with this many columns.
     #[must_use]
-    pub(crate) fn prompt(&self) -> String {
+    pub(crate) fn prompt(&self, width: usize) -> String {
         match &self.purpose {
             Purpose::Filter => "/".to_owned(),
             Purpose::Message(_, name) => format!("message to {name}: "),
             Purpose::Deny(_) => "deny with these words: ".to_owned(),
             Purpose::Answer(_) => "answer: ".to_owned(),
-            Purpose::Confirm(_, words) => format!("y {words}; any other key: no"),
+            Purpose::Confirm(_, question) => question.text(width),
         }
     }
 
@@ -168,18 +191,25 @@ impl App {
     }
 
     pub(super) fn begin_stop(&mut self) {
-        let Some((key, name)) = self.selected_name() else { return };
-        self.confirm(Order::Stop(key), format!("stops {name}"));
+        if let Some((key, _)) = self.selected_name() {
+            self.confirm(Order::Stop(key), "stops");
+        }
     }
 
-    fn confirm(&mut self, order: Order, words: String) {
-        let purpose = Purpose::Confirm(order, words);
+    fn confirm(&mut self, order: Order, verb: &str) {
+        let Some(row) = self.list.selected() else { return };
+        let words = format!("{verb} {}", row.row.short_id());
+        let name = match row.row.name() {
+            "" => row.row.adapter.to_owned(),
+            name => name.to_owned(),
+        };
+        let purpose = Purpose::Confirm(order, Question { words, name });
         self.typed = Some(Typed::new(purpose, String::new(), Secrecy::Shown));
     }
 
     /// Stops the turn, after a question. An ask that offers it is answered with that; the guards of answers hold.
     pub(super) fn stop_turn(&mut self, clock: Clock) {
-        let Some((key, name)) = self.selected_name() else { return };
+        let Some((key, _)) = self.selected_name() else { return };
         let offered = self.ask.as_ref().filter(|shown| {
             self.focus == Focus::Ask && shown.settled.is_none() && shown.ask.offers(AskChoice::STOP)
         });
@@ -192,7 +222,7 @@ impl App {
             }
             None => Order::StopTurn(key),
         };
-        self.confirm(order, format!("ends the turn of {name}"));
+        self.confirm(order, "ends the turn of");
     }
 
     /// Inserts pasted text into the line that is typed. Without one it is ignored: pasted text is no key.

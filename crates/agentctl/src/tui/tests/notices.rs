@@ -165,3 +165,47 @@ fn without_a_session_no_key_for_sessions_is_offered() {
         assert!(!footer.contains(wrong), "{footer}");
     }
 }
+
+#[test]
+fn the_help_page_is_scrolled_by_every_key_that_it_names_and_stops_at_its_end() {
+    let mut desk = desk((80, 12));
+    desk.press(Key::Char('?'));
+    for key in [Key::Char('G'), Key::End] {
+        desk.press(key);
+        assert!(frame(&desk).contains("Ctrl-Z suspends"), "{key:?}");
+        desk.press(Key::PageDown);
+        desk.press(Key::Up);
+        assert!(!frame(&desk).contains("Ctrl-Z suspends"), "one line up is seen");
+    }
+    for key in [Key::Char('g'), Key::Home] {
+        desk.press(Key::Char('G'));
+        desk.press(key);
+        assert!(frame(&desk).contains("Keys of agentctl top"), "{key:?}");
+    }
+    desk.press(Key::Char('x'));
+    assert!(desk.app.help.is_none() && desk.app.typed.is_none());
+}
+
+#[test]
+fn a_question_before_a_stop_fits_60_columns_with_its_id() {
+    let mut desk = Desk::new((60, 20));
+    let mut named = session(OTHER, "running", 1, "Write docs");
+    named.name = Some("a-rather-long-name-that-somebody-gave-it".into());
+    desk.look(&[named], Vec::new());
+    for key in ['x', 'X'] {
+        desk.press(Key::Char(key));
+        let shown = frame(&desk);
+        let line = shown.lines().last().unwrap_or_default();
+        assert!(line.contains("77aa01c2") && line.ends_with("any other key cancels"), "{line}");
+        desk.press(Key::Char('n'));
+    }
+}
+
+#[test]
+fn the_tree_is_named_with_all_that_it_places() {
+    let mut desk = desk((80, 24));
+    desk.press(Key::Char('t'));
+    assert_eq!(desk.notice(), "subagents are listed, and launched sessions below their launcher");
+    desk.press(Key::Char('t'));
+    assert_eq!(desk.notice(), "subagents are hidden");
+}

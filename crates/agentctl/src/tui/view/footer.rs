@@ -64,10 +64,10 @@ fn draw_notice(canvas: &mut Canvas, app: &App, band: Band) {
 fn draw_typed(canvas: &mut Canvas, typed: &Typed, line: u16) -> Option<(u16, u16)> {
     let width = usize::from(canvas.width()).saturating_sub(2);
     if matches!(typed.purpose, Purpose::Confirm(..)) {
-        canvas.text((1, line), &fit(&typed.prompt(), width), bold());
+        canvas.text((1, line), &fit(&typed.prompt(width), width), bold());
         return None;
     }
-    let prompt = fit(&typed.prompt(), width.saturating_sub(10).max(10));
+    let prompt = fit(&typed.prompt(width), width.saturating_sub(10).max(10));
     let column = canvas.text((1, line), &prompt, bold());
     let shown = |text: &str| {
         if typed.secrecy == Secrecy::Secret {

@@ -17,19 +17,7 @@ const MARGIN: u16 = 2;
 
 pub(super) fn draw_header(canvas: &mut Canvas, app: &App, band: Band) {
     let line = band.top;
-    let mut column = canvas.text((1, line), "agentctl", bold());
-    column = canvas.text((column, line), "  ", Style::new());
-    let counts = app.counts();
-    if counts.is_empty() {
-        let text = if app.is_starting { "looking …" } else { "no session" };
-        column = canvas.text((column, line), text, Style::new());
-    }
-    for (at, (status, count)) in counts.into_iter().enumerate() {
-        let gap = if at == 0 { "" } else { " · " };
-        column = canvas.text((column, line), gap, dimmed());
-        let style = if status == Status::Stopped { Style::new() } else { status_style(status) };
-        column = canvas.text((column, line), &format!("{count} {}", status.word()), style);
-    }
+    let column = draw_counts(canvas, app, line);
     let mut words = Vec::new();
     if !app.list.filter.text.is_empty() {
         let (_, shown) = app.list.position();
@@ -51,6 +39,38 @@ pub(super) fn draw_header(canvas: &mut Canvas, app: &App, band: Band) {
         let wide = u16::try_from(columns(&words)).unwrap_or(0);
         canvas.text((canvas.width().saturating_sub(wide + 1), line), &words, dimmed());
     }
+}
+
+/// Draws the numbers of sessions by status, as far as they fit, and returns the column behind them.
+fn draw_counts(canvas: &mut Canvas, app: &App, line: u16) -> u16 {
+    const NAME: &str = "agentctl";
+    let mut counts: Vec<(String, Style)> = app.counts().into_iter().map(count_text).collect();
+    if counts.is_empty() {
+        let text = if app.is_starting { "looking …" } else { "no session" };
+        counts.push((text.to_owned(), Style::new()));
+    }
+    let needed: usize = counts.iter().map(|(text, _)| columns(text) + 3).sum();
+    let mut column = 1;
+    // On a narrow screen the numbers matter more than the name of the program.
+    if usize::from(canvas.width()) > needed + NAME.len() {
+        column = canvas.text((column, line), NAME, bold());
+        column = canvas.text((column, line), "  ", Style::new());
+    }
+    for (at, (text, style)) in counts.iter().enumerate() {
+        let gap = if at == 0 { "" } else { " · " };
+        let room = usize::from(canvas.width().saturating_sub(column + 1));
+        if columns(gap) + columns(text) > room {
+            return canvas.text((column, line), "…", dimmed());
+        }
+        column = canvas.text((column, line), gap, dimmed());
+        column = canvas.text((column, line), text, *style);
+    }
+    column
+}
+
+fn count_text((status, count): (Status, usize)) -> (String, Style) {
+    let style = if status == Status::Stopped { Style::new() } else { status_style(status) };
+    (format!("{count} {}", status.word()), style)
 }
 
 pub(super) fn draw(canvas: &mut Canvas, app: &App, layout: Layout) {
