@@ -193,10 +193,12 @@ pub(crate) struct App {
     pub(crate) size: (u16, u16),
     /// The sessions.
     pub(crate) list: RowList,
-    /// The open asks.
+    /// The open asks, longest waiting first, as `answer` walks through them.
     pub(crate) asks: Vec<Ask>,
     /// The ask that is shown.
     pub(crate) ask: Option<ShownAsk>,
+    /// Its place among the open asks.
+    ask_at: Option<usize>,
     /// Sources that failed.
     pub(crate) warnings: Vec<String>,
     /// The pane with the focus.
@@ -250,6 +252,7 @@ impl App {
             list: RowList::default(),
             asks: Vec::new(),
             ask: None,
+            ask_at: None,
             warnings: Vec::new(),
             focus: Focus::List,
             detail: Detail::Talk,
@@ -294,7 +297,7 @@ impl App {
             }
             Message::Look(look) => self.look(*look, &mut actions),
             Message::Ended(row) => self.list.take_ended(*row),
-            Message::Asks(asks) => self.take_asks(asks),
+            Message::Asks(asks) => self.asks = asks,
             Message::Talk { request, is_whole, lines } => {
                 self.talk.take(&request, is_whole, lines);
             }
@@ -345,7 +348,7 @@ impl App {
         if let Some(row) = self.list.selected().filter(|row| row.is_gone && !was_gone) {
             actions.push(Action::ReadEnd(SessionKey::of(&row.row)));
         }
-        self.take_asks(look.asks);
+        self.asks = look.asks;
         self.warnings = look.warnings;
         if is_changed {
             self.page.request = None;

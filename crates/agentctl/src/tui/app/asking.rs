@@ -225,17 +225,17 @@ fn wrapped(line: &AskLine, width: usize, charset: Charset) -> Vec<AskLine> {
 }
 
 impl App {
-    /// Takes the asks, in the order of the sessions in the list.
-    pub(super) fn take_asks(&mut self, mut asks: Vec<Ask>) {
-        let rows = &self.list.rows;
-        asks.sort_by_cached_key(|ask| {
-            rows.iter().position(|row| row.asks(ask)).unwrap_or(usize::MAX)
-        });
-        self.asks = asks;
-    }
-
     /// Shows the ask of the selected session. A settled ask stays until a key is pressed.
     pub(super) fn show_ask(&mut self, clock: Clock) {
+        self.choose_ask(clock);
+        let shown = self.ask.as_ref().map(|shown| (&shown.ask.id, shown.settled));
+        // A settled ask keeps its place: the next one has come to it.
+        if !matches!(shown, Some((_, Some(_)))) {
+            self.ask_at = shown.and_then(|(id, _)| self.asks.iter().position(|ask| ask.id == *id));
+        }
+    }
+
+    fn choose_ask(&mut self, clock: Clock) {
         if let Some(shown) = &mut self.ask {
             let open = self.asks.iter().find(|ask| ask.id == shown.ask.id);
             match (shown.settled, open) {
@@ -310,10 +310,13 @@ impl App {
             return self.inform("nothing waits for you");
         }
         let shown = self.ask.as_ref().map(|shown| shown.ask.id.as_str());
-        let at = shown.and_then(|id| self.asks.iter().position(|ask| ask.id == id));
         let count = isize::try_from(self.asks.len()).unwrap_or(1);
+        let at = self.ask_at.and_then(|at| isize::try_from(at).ok());
         let next = match at {
-            Some(at) => (isize::try_from(at).unwrap_or(0) + by).rem_euclid(count),
+            Some(at) if shown.is_some() => (at + by).rem_euclid(count),
+            // The ask of this place was settled: the next one stands there now.
+            Some(at) if by > 0 => at.rem_euclid(count),
+            Some(at) => (at - 1).rem_euclid(count),
             None if by > 0 => 0,
             None => count - 1,
         };
