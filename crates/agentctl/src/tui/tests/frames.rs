@@ -60,6 +60,20 @@ fn frames_at_four_sizes() {
 }
 
 #[test]
+fn groups_and_names_have_columns_where_there_is_room() {
+    let mut rows = sessions();
+    rows[0].group = Some("login-race".into());
+    rows[1].name = Some("docs".into());
+    let shown = |columns: u16| {
+        let mut desk = Desk::new((columns, 14));
+        desk.look(&rows, Vec::new());
+        frame(&desk)
+    };
+    insta::assert_snapshot!("groups_120x14", shown(120));
+    assert!(!shown(119).contains("GROUP"), "{}", shown(119));
+}
+
+#[test]
 fn frames_of_small_terminals() {
     for size in [(60, 11), (40, 8), (30, 6), (29, 6), (80, 5)] {
         let mut desk = desk(size);
