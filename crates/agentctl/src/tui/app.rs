@@ -4,18 +4,22 @@
 mod asking;
 mod detail;
 mod leaving;
+mod panes;
 mod rows;
+mod settled;
 mod typing;
 
 use std::path::{Path, PathBuf};
 
 use agentctl_core::model::{Ask, Reply, Status, Time};
 
-pub(crate) use self::asking::{Settlement, ShownAsk, may_answer};
+pub(crate) use self::asking::{ShownAsk, may_answer};
 #[cfg(test)]
 pub(crate) use self::detail::MAX_TALK_LINES;
 pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};
 pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
+#[cfg(test)]
+pub(crate) use self::settled::Settlement;
 pub(crate) use self::typing::{Purpose, Secrecy, Typed};
 use super::charset::Charset;
 use super::keys::{Command, Focus, Key, command, help_lines};
@@ -87,8 +91,8 @@ pub(crate) enum Order {
     },
     /// Stop a session.
     Stop(SessionKey),
-    /// Stop the turn of a session.
-    StopTurn(SessionKey),
+    /// End the turn of a session.
+    EndTurn(SessionKey),
 }
 
 /// The result of an order: lines, or the failure as the command line words it.
@@ -408,7 +412,7 @@ impl App {
             Command::Open => self.open(),
             Command::Back => self.back(),
             Command::NextPane => self.next_pane(1),
-            Command::PreviousPane => self.next_pane(2),
+            Command::PreviousPane => self.next_pane(-1),
             Command::Detail(at) => self.show_detail(DETAILS[at.min(DETAILS.len() - 1)]),
             Command::PreviousDetail => self.show_detail(self.detail.neighbour(-1)),
             Command::NextDetail => self.show_detail(self.detail.neighbour(1)),
@@ -439,7 +443,7 @@ impl App {
             Command::Follow => self.talk.toggle_following(),
             Command::Send => self.begin_message(),
             Command::Stop => self.begin_stop(),
-            Command::StopTurn => self.stop_turn(clock),
+            Command::EndTurn => self.end_turn(clock),
             Command::Mouse => {
                 self.has_mouse = !self.has_mouse;
                 actions.push(Action::SetMouse(self.has_mouse));
@@ -449,104 +453,6 @@ impl App {
             Command::Redraw => actions.push(Action::Redraw),
             Command::Help => self.help = Some(0),
             Command::Quit => self.leave(actions),
-        }
-    }
-
-    /// Opens the ask of a waiting row, else gives the detail the whole screen.
-    fn open(&mut self) {
-        if self.focus == Focus::List && self.ask.is_some() {
-            self.focus = Focus::Ask;
-        } else if self.list.selected().is_some() {
-            self.is_zoomed = true;
-            if self.focus == Focus::List {
-                self.focus = Focus::Detail;
-            }
-        }
-    }
-
-    fn back(&mut self) {
-        if self.is_zoomed {
-            self.is_zoomed = false;
-            if self.focus == Focus::Detail {
-                self.focus = Focus::List;
-            }
-        } else if self.focus != Focus::List {
-            self.focus = Focus::List;
-        } else {
-            self.list.set_filter(Filter::default());
-        }
-    }
-
-    fn next_pane(&mut self, steps: usize) {
-        let mut panes = vec![Focus::List, Focus::Ask, Focus::Detail];
-        if self.ask.is_none() {
-            panes.remove(1);
-        } else if self.detail == Detail::Ask {
-            panes.remove(2);
-        }
-        if self.is_zoomed {
-            panes.remove(0);
-        }
-        let at = panes.iter().position(|pane| *pane == self.focus).unwrap_or(0);
-        let steps = if steps == 1 { 1 } else { panes.len().saturating_sub(1) };
-        self.focus = panes[(at + steps) % panes.len()];
-    }
-
-    fn page_lines(&self) -> isize {
-        let layout = self.layout.unwrap_or_default();
-        let lines = match self.focus {
-            Focus::List => layout.list.height,
-            Focus::Detail => layout.detail.height,
-            Focus::Ask => layout.ask.height,
-        };
-        isize::try_from(lines.saturating_sub(1).max(1)).unwrap_or(1)
-    }
-
-    fn step(&mut self, by: isize) {
-        match self.focus {
-            Focus::List => self.list.step(by),
-            Focus::Detail if self.detail == Detail::Talk => {
-                self.talk.scroll(by, usize::from(self.layout.unwrap_or_default().detail.height));
-            }
-            Focus::Detail => self.page.scroll(by),
-            Focus::Ask => self.scroll_ask(by),
-        }
-    }
-
-    fn jump(&mut self, to_end: bool) {
-        let far = isize::MAX / 2;
-        self.step(if to_end { far } else { -far });
-    }
-
-    fn click(&mut self, line: u16) {
-        let Some(layout) = self.layout else { return };
-        let is_in = |band: super::layout::Band| (band.top..band.top + band.height).contains(&line);
-        if is_in(layout.list) {
-            self.focus = Focus::List;
-            self.list.select_visible(usize::from(line - layout.list.top));
-        } else if is_in(layout.detail) || is_in(layout.bar) {
-            self.focus = Focus::Detail;
-        } else if (is_in(layout.ask) || is_in(layout.ask_bar)) && self.ask.is_some() {
-            self.focus = Focus::Ask;
-        }
-    }
-
-    fn wheel(&mut self, is_down: bool, line: u16) {
-        let focus = self.focus;
-        self.click_focus(line);
-        self.step(if is_down { 3 } else { -3 });
-        self.focus = focus;
-    }
-
-    fn click_focus(&mut self, line: u16) {
-        let Some(layout) = self.layout else { return };
-        let is_in = |band: super::layout::Band| (band.top..band.top + band.height).contains(&line);
-        if is_in(layout.list) {
-            self.focus = Focus::List;
-        } else if is_in(layout.detail) {
-            self.focus = Focus::Detail;
-        } else if is_in(layout.ask) {
-            self.focus = Focus::Ask;
         }
     }
 

@@ -103,8 +103,8 @@ pub(crate) enum Command {
     Send,
     /// Stop the session.
     Stop,
-    /// Stop its turn.
-    StopTurn,
+    /// End its turn.
+    EndTurn,
     /// The mouse on or off.
     Mouse,
     /// Draw everything again.
@@ -330,12 +330,7 @@ pub(crate) static SECTIONS: &[(&str, &[Binding])] = &[
                 Command::Stop,
                 "stop the session (y)",
             ),
-            bind(
-                (&[Key::Char('X')], "X"),
-                Scope::Everywhere,
-                Command::StopTurn,
-                "stop its turn (y)",
-            ),
+            bind((&[Key::Char('X')], "X"), Scope::Everywhere, Command::EndTurn, "end its turn (y)"),
         ],
     ),
     (

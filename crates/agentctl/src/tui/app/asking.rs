@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
-use agentctl_core::model::{Ask, AskChoice, Reply, Status};
+use agentctl_core::model::{Ask, AskChoice, Reply};
 
+use super::settled::{Delivery, Settlement, taken_word};
 use super::{Action, App, Clock, Filter, Order, Purpose, Secrecy, Typed};
 use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, choice_text, field_reply};
 use crate::text::{break_line, columns};
@@ -40,48 +41,12 @@ pub(crate) struct ShownAsk {
     pub(crate) chosen: Vec<usize>,
 }
 
-/// The end of an ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settlement {
-    /// By an answer of ours, and the word for it.
-    Ours(&'static str),
-    /// Elsewhere; the status of its session as the newest list has it, if it is live.
-    Elsewhere(Option<Status>),
-    /// Elsewhere, before an answer of ours came.
-    NotTaken,
-}
-
-impl Settlement {
-    /// Returns the sentence for the user.
-    #[must_use]
-    pub(crate) fn sentence(self) -> String {
-        match self {
-            Self::Ours(word) => word.to_owned(),
-            Self::Elsewhere(Some(status)) => format!("settled: the session is {}", status.word()),
-            Self::Elsewhere(None) => "settled: the session is not live any more".to_owned(),
-            Self::NotTaken => "settled otherwise: this answer was not taken".to_owned(),
-        }
-    }
-}
-
-/// The end of the delivery of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    /// The agent took it.
-    Taken,
-    /// It was refused.
-    Refused,
-}
-
-/// Returns the word for an answer that was taken.
-fn taken_word(reply: &Reply) -> &'static str {
-    match reply {
-        Reply::Allow => "allowed",
-        Reply::Always(_) => "always allowed",
-        Reply::Deny { .. } => "denied",
-        Reply::Stop => "turn ended",
-        Reply::Fields(_) => "answered",
-    }
+/// The answer to one question.
+enum Given {
+    /// The numbers of options.
+    Options(Vec<usize>),
+    /// A text.
+    Text(String),
 }
 
 /// Why a key does not answer an ask.
@@ -383,7 +348,7 @@ impl App {
             }
             return;
         }
-        self.give(vec![number.to_string()], false, actions);
+        self.give(Given::Options(vec![number]), actions);
     }
 
     /// Sends the options that were chosen; says whether there were any.
@@ -398,22 +363,24 @@ impl App {
         }
         let mut chosen = shown.chosen.clone();
         chosen.sort_unstable();
-        self.give(chosen.iter().map(usize::to_string).collect(), false, actions);
+        self.give(Given::Options(chosen), actions);
         true
     }
 
     /// Answers the current question. When all are answered, the answer is delivered.
-    pub(super) fn give(&mut self, values: Vec<String>, is_text: bool, actions: &mut Vec<Action>) {
+    fn give(&mut self, given: Given, actions: &mut Vec<Action>) {
         let Some(shown) = &mut self.ask else { return };
         let Some(field) = shown.ask.fields.get(shown.given.len()) else { return };
         let words = if shown.ask.fields.len() == 1 {
-            if is_text {
-                FieldWords { text: values.into_iter().next(), ..FieldWords::default() }
-            } else {
-                let options = values.iter().filter_map(|number| number.parse().ok()).collect();
-                FieldWords { options, ..FieldWords::default() }
+            match given {
+                Given::Text(text) => FieldWords { text: Some(text), ..FieldWords::default() },
+                Given::Options(options) => FieldWords { options, ..FieldWords::default() },
             }
         } else {
+            let values = match given {
+                Given::Text(text) => vec![text],
+                Given::Options(options) => options.iter().map(usize::to_string).collect(),
+            };
             shown.given.push((field.id.clone(), values));
             shown.chosen.clear();
             if shown.given.len() < shown.ask.fields.len() {
@@ -466,7 +433,7 @@ impl App {
                 self.deliver(Reply::Deny { message }, actions);
             }
             _ if text.is_empty() => self.refuse("nothing was answered: the text is empty"),
-            _ => self.give(vec![text], true, actions),
+            _ => self.give(Given::Text(text), actions),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Leaving: an order that is under way is delivered first.
 
-use super::asking::Delivery;
+use super::settled::Delivery;
 use super::{Action, App, Order, OrderResult};
 
 impl App {

@@ -185,7 +185,7 @@ impl App {
                     self.typed = Some(Typed::new(Purpose::Deny(ask), text, Secrecy::Shown));
                 }
             }
-            Order::Answer { .. } | Order::Stop(_) | Order::StopTurn(_) => {}
+            Order::Answer { .. } | Order::Stop(_) | Order::EndTurn(_) => {}
         }
         true
     }
@@ -208,7 +208,7 @@ impl App {
     }
 
     /// Stops the turn, after a question. An ask that offers it is answered with that; the guards of answers hold.
-    pub(super) fn stop_turn(&mut self, clock: Clock) {
+    pub(super) fn end_turn(&mut self, clock: Clock) {
         let Some((key, _)) = self.selected_name() else { return };
         let offered = self.ask.as_ref().filter(|shown| {
             self.focus == Focus::Ask && shown.settled.is_none() && shown.ask.offers(AskChoice::STOP)
@@ -220,7 +220,7 @@ impl App {
                 }
                 Order::Answer { ask: shown.ask.id.clone(), reply: Reply::Stop }
             }
-            None => Order::StopTurn(key),
+            None => Order::EndTurn(key),
         };
         self.confirm(order, "ends the turn of");
     }

@@ -122,7 +122,7 @@ fn a_stop_needs_y_and_names_the_session_that_was_selected() {
     let [Order::Send { session, text }] = sent.as_slice() else { panic!("{sent:?}") };
     assert_eq!((session.id.as_deref(), text.as_str()), (Some(THIRD), "hello there"));
     assert_eq!(orders(desk.press(Key::Char('X'))), [], "it asks first");
-    assert!(matches!(orders(desk.press(Key::Char('y'))).as_slice(), [Order::StopTurn(_)]));
+    assert!(matches!(orders(desk.press(Key::Char('y'))).as_slice(), [Order::EndTurn(_)]));
 }
 
 #[test]
