@@ -124,6 +124,11 @@ fn a_waiting_session_takes_no_message_and_says_so_at_the_key() {
     desk.press(Key::Char('s'));
     assert!(desk.app.typed.is_none());
     assert!(desk.notice().contains("waits for an answer"), "{}", desk.notice());
+    desk.press(Key::Char('3'));
+    desk.press(Key::Tab);
+    desk.press(Key::Tab);
+    assert_eq!(desk.app.focus, Focus::Detail);
+    assert!(!frame(&desk).contains("s send"), "{}", frame(&desk));
 }
 
 #[test]

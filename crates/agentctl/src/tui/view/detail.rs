@@ -68,25 +68,19 @@ fn draw_bar(canvas: &mut Canvas, app: &App, (line, detail): (u16, Band)) {
         Detail::Talk if app.talk.is_following() => "following".to_owned(),
         Detail::Talk => "held: f follows".to_owned(),
         Detail::Ask => String::new(),
-        Detail::Why | Detail::Facts | Detail::Changes => page_rest(app, detail, canvas.width()),
+        Detail::Why | Detail::Facts | Detail::Changes => page_rest(app, detail),
     };
     canvas.rule(line, &title, &right);
 }
 
-/// Says whether the page goes on.
-fn page_rest(app: &App, band: Band, columns: u16) -> String {
+/// Says how many lines of the page are out of sight, such as `↑9 ↓3`.
+fn page_rest(app: &App, band: Band) -> String {
     if !app.list.selected_key().is_some_and(|key| app.page.shows(key, app.detail)) {
         return String::new();
     }
     let above = app.page.first;
     let below = app.page.lines.len().saturating_sub(above + usize::from(band.height));
-    match (above, below) {
-        _ if columns < NARROW => arrows(above, below).trim_start().to_owned(),
-        (0, 0) => String::new(),
-        (0, _) => "more below".to_owned(),
-        (_, 0) => "more above".to_owned(),
-        _ => "more above and below".to_owned(),
-    }
+    arrows(above, below).trim_start().to_owned()
 }
 
 fn draw_talk(canvas: &mut Canvas, app: &App, band: Band) {

@@ -1,5 +1,6 @@
 //! The footer: the line that is typed, a notice, or the most useful keys.
 
+use agentctl_core::model::Status;
 use ratatui::style::{Color, Style};
 
 use super::{Canvas, bold, dimmed, lines_of};
@@ -18,8 +19,18 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, band: Band, cursor: &mut Opti
     if app.notice.is_some() {
         return draw_notice(canvas, app, band);
     }
-    canvas.text((1, band.top), &fit(&keys(app).join(" · "), app.text_width()), dimmed());
+    let mut keys = keys(app);
+    if app.list.selected().is_some_and(|row| row.row.status == Status::Waiting) {
+        keys.retain(|key| *key != SEND);
+    }
+    while columns(&keys.join(" · ")) > app.text_width() {
+        keys.pop();
+    }
+    canvas.text((1, band.top), &keys.join(" · "), dimmed());
 }
+
+/// A session that waits takes no message.
+const SEND: &str = "s send";
 
 /// Returns the most useful of the keys that do something now.
 fn keys(app: &App) -> Vec<&'static str> {
@@ -30,7 +41,7 @@ fn keys(app: &App) -> Vec<&'static str> {
         Focus::Ask if is_settled => Vec::new(),
         Focus::Ask => vec!["Esc back to the list", "j k scroll", "? help"],
         Focus::Detail => {
-            vec!["Esc back", "j k scroll", "1-5 details", "f follow", "s send", "x stop", "? help"]
+            vec!["Esc back", "j k scroll", "1-5 details", "f follow", SEND, "x stop", "? help"]
         }
         Focus::List if app.list.selected().is_none() => {
             vec!["/ filter", "H history", "? help", "q quit"]
@@ -40,7 +51,7 @@ fn keys(app: &App) -> Vec<&'static str> {
         }
         Focus::List if has_ask => vec!["Enter answer", "1-5 details", "x stop", "? help", "q quit"],
         Focus::List => {
-            vec!["Enter open", "1-5 details", "/ filter", "H history", "s send", "x stop", "q quit"]
+            vec!["Enter open", "1-5 details", "/ filter", "H history", SEND, "x stop", "q quit"]
         }
     }
 }

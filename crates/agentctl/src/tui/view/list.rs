@@ -12,6 +12,8 @@ use crate::tui::keys::Focus;
 use crate::tui::layout::{Band, Layout};
 use ratatui::style::Modifier;
 
+/// The key of the help page, for the header.
+const HELP: &str = "? help";
 /// Columns before a row: the mark of the selection.
 const MARGIN: u16 = 2;
 
@@ -29,12 +31,16 @@ pub(super) fn draw_header(canvas: &mut Canvas, app: &App, band: Band) {
     if app.has_tree {
         words.push("tree".to_owned());
     }
-    words.push(if words.is_empty() { "/ filter  ? help" } else { "? help" }.to_owned());
+    words.push(if words.is_empty() { "/ filter  ? help" } else { HELP }.to_owned());
     let words = words.join(" · ");
     let room = usize::from(canvas.width().saturating_sub(column + 3));
     // A filter hides sessions, so it is shown before the help.
-    let without_help = words.rsplit_once(" · ").map_or("? help", |(first, _)| first);
-    let words = if columns(&words) > room { fit(without_help, room) } else { words };
+    let words = match words.rsplit_once(" · ") {
+        _ if columns(&words) <= room => words,
+        Some((without_help, _)) => fit(without_help, room),
+        None if columns(HELP) <= room => HELP.to_owned(),
+        None => String::new(),
+    };
     if columns(&words) > 1 {
         let wide = u16::try_from(columns(&words)).unwrap_or(0);
         canvas.text((canvas.width().saturating_sub(wide + 1), line), &words, dimmed());
