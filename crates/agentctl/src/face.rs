@@ -87,8 +87,8 @@ pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
     Arrangement, AskListRow, CONTROL_COLUMNS, Column, CompareListRow, Cut, Field, FieldValue,
     FuseListRow, FuseSessions, ListRow, LockListRow, RowContext, RunListRow, SortKey, Template,
-    TemplateError, TextTable, UnknownField, WorktreeListRow, columns_table, exact_argument,
-    field_names, session_argument,
+    TemplateError, TextTable, UnknownField, WorktreeListRow, columns_table, columns_table_with,
+    exact_argument, field_names, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};
@@ -108,8 +108,8 @@ pub use self::stopped::{StopSummary, stop_failure, stop_kind, stop_lines, surviv
 pub use self::stream_end::StreamEnd;
 pub use self::talk::{Talk, TalkGrowth, TalkPage, talk_page};
 pub use self::time::{
-    NoBeginning, USUAL_HISTORY, age, age_to_the_minute, beginning, local_clock, local_date,
-    local_hour, local_minute,
+    AgeForm, NoBeginning, USUAL_HISTORY, age, age_to_the_minute, beginning, local_clock,
+    local_date, local_hour, local_minute, next_minute_of_age,
 };
 pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
 pub use self::unresolved::unresolved;

@@ -128,6 +128,23 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// Breaks a line at exactly this number of columns: the blanks of a command or a patch have a meaning.
+#[must_use]
+pub fn break_line(line: &str, columns: usize) -> Vec<String> {
+    let (mut lines, mut current, mut used) = (Vec::new(), String::new(), 0);
+    for c in line.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide > columns.max(2) {
+            lines.push(std::mem::take(&mut current));
+            used = 0;
+        }
+        used += wide;
+        current.push(c);
+    }
+    lines.push(current);
+    lines
+}
+
 /// Returns the width of a text in columns.
 #[must_use]
 pub fn columns(text: &str) -> usize {

@@ -4,6 +4,8 @@
 //! conversation, make pages and carry out orders; the thread that draws never waits for any of them.
 
 mod app;
+mod charset;
+mod input;
 mod keys;
 mod layout;
 mod newest;
@@ -28,12 +30,14 @@ use agentctl_core::host::Host;
 use agentctl_core::model::Time;
 
 use self::app::{Action, App, Clock, Message};
+use self::charset::Charset;
 use self::newest::NewestLook;
 use self::orders::Orders;
 use self::pages::Pages;
 use self::screen::Painter;
 use self::sessions::Sessions;
 use self::talk::Talks;
+use self::view::Palette;
 use crate::config::{Defaults, Loaded};
 use crate::failure::{Failure, Outcome};
 use crate::ui::{Screen, ScreenCalls};
@@ -52,8 +56,9 @@ pub struct TopForm {
 /// Most messages that are taken before a frame is drawn.
 const MESSAGES_PER_FRAME: usize = 256;
 
-/// In builds for tests, this pasted text causes a panic, to see the terminal restored.
-const PANIC_FOR_A_TEST: &str = "panic for a test";
+/// A test sets this variable to see the terminal restored after a panic: pasted text then causes one. Only builds for
+/// tests read it.
+const PANIC_FOR_A_TEST: &str = "TOP_PANIC_FOR_A_TEST";
 
 /// Shows all sessions until the user leaves.
 pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
@@ -77,11 +82,13 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
         pages: Pages::spawn(world.clone(), sender.clone()),
         orders: Orders::new(world, sender),
     };
-    let look = view::Look { has_colour: form.has_colour, has_unicode: form.has_unicode };
-    let app = App::new(screen.size(), &fleet.host.home, fleet.host.now());
+    let palette = if form.has_colour { Palette::Colours } else { Palette::Plain };
+    let mut app = App::new(screen.size(), &fleet.host.home, fleet.host.now());
+    app.charset = if form.has_unicode { Charset::Unicode } else { Charset::Ascii };
     let host = Arc::clone(&fleet.host);
     let (painter, began) = (Painter::new(), Instant::now());
-    Top { app, screen, threads, is_delivering, newest, look, host, painter, began }.show(&messages)
+    Top { app, screen, threads, is_delivering, newest, palette, host, painter, began }
+        .show(&messages)
 }
 
 /// The sessions of this machine, and the settings of orders.
@@ -127,7 +134,7 @@ struct Top {
     /// An order is under way.
     is_delivering: Arc<AtomicBool>,
     newest: NewestLook,
-    look: view::Look,
+    palette: Palette,
     host: Arc<Host>,
     painter: Painter,
     began: Instant,
@@ -183,7 +190,8 @@ impl Top {
             other => other,
         };
         let is_test = cfg!(debug_assertions)
-            && matches!(&message, Message::Paste(text) if text == PANIC_FOR_A_TEST);
+            && matches!(message, Message::Paste(_))
+            && self.host.var(PANIC_FOR_A_TEST).is_some();
         assert!(!is_test, "a test asked for this");
         let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let clock = Clock { ms, now: self.host.now() };
@@ -200,6 +208,7 @@ impl Top {
                 }
                 Action::ReadTalk(request) => self.threads.talks.read(request),
                 Action::ReadPage(request) => self.threads.pages.read(request),
+                Action::ReadEnd(session) => self.threads.sessions.read_end(session),
                 Action::Order(order) => self.threads.orders.start(order),
             }
         }
@@ -210,7 +219,7 @@ impl Top {
         if self.screen.take_stale() {
             self.painter.forget();
         }
-        let frame = view::draw(&self.app, self.look);
+        let frame = view::draw(&self.app, self.palette);
         let bytes = self.painter.paint(frame.cells, frame.cursor);
         screen::draw(&self.screen, &bytes)
     }

@@ -5,7 +5,7 @@ use agentctl_core::host::Host;
 use clap::{Args, ValueEnum};
 
 use super::ids;
-use crate::face::{RowContext, Template, status_lines, unresolved};
+use crate::face::{AgeForm, RowContext, Template, status_lines, unresolved};
 use crate::failure::{Failure, Outcome};
 use crate::session_table::SessionRow;
 use crate::ui::Ui;
@@ -76,7 +76,7 @@ pub(super) fn inspect(fleet: &Fleet, text: &str) -> Result<DetailedSession, Fail
 
 /// Returns the lines of a session with the colour of its status.
 fn painted(ui: &Ui, host: &Host, document: &StatusDocument) -> Vec<String> {
-    let mut lines = status_lines(host, document, ui.width());
+    let mut lines = status_lines(host, document, ui.width(), AgeForm::Seconds);
     let status = document.session.status;
     // Painted after the lines were wrapped: escape codes take no columns.
     if let Some(first) = lines.first_mut() {

@@ -31,7 +31,7 @@ pub use self::fuses::{FuseListRow, FuseSessions};
 pub use self::locks::LockListRow;
 pub use self::runs::RunListRow;
 pub use self::sorting::{Arrangement, SortKey};
-pub use self::table::{Column, Cut, TextTable, columns_table};
+pub use self::table::{Column, Cut, TextTable, columns_table, columns_table_with};
 pub use self::template::{Template, TemplateError};
 pub use self::worktrees::WorktreeListRow;
 

@@ -5,7 +5,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::{Session, Time, Tokens};
 
 use super::{
-    age, ended_by_text, exit_value, grouped_number, launched_by_text, local_minute,
+    AgeForm, ended_by_text, exit_value, grouped_number, launched_by_text, local_minute,
     session_reason_in_brackets, span_text,
 };
 use crate::text::{clean, columns, one_line, with_tilde, wrap};
@@ -19,8 +19,14 @@ const MESSAGE_LINES: usize = 3;
 /// Returns everything that is known about a session, wrapped to a width if there is one. The first line begins
 /// with the status.
 #[must_use]
-pub fn status_lines(host: &Host, document: &StatusDocument, width: Option<usize>) -> Vec<String> {
+pub fn status_lines(
+    host: &Host,
+    document: &StatusDocument,
+    width: Option<usize>,
+    ages: AgeForm,
+) -> Vec<String> {
     let now = host.now();
+    let moment = |then| moment(now, then, ages);
     let session = &document.session;
     let mut out = Vec::new();
     let mut field = |name: &str, value: Option<String>| {
@@ -39,9 +45,9 @@ pub fn status_lines(host: &Host, document: &StatusDocument, width: Option<usize>
     field("branch", document.branch.as_deref().map(one_line));
     field("model", session.model.as_deref().map(one_line));
     field("pid", pids(session));
-    field("started", session.started_at.map(|t| moment(now, t)));
-    field("last activity", session.last_activity_at.map(|t| moment(now, t)));
-    field("ended", session.ended_at.map(|t| moment(now, t)));
+    field("started", session.started_at.map(moment));
+    field("last activity", session.last_activity_at.map(moment));
+    field("ended", session.ended_at.map(moment));
     field("exit", session.exit.and_then(exit_value));
     field("ended by", session.ended_by.as_ref().map(|by| one_line(&ended_by_text(by))));
     field("duration", document.duration_seconds.map(span_text));
@@ -96,8 +102,12 @@ fn pids(session: &Session) -> Option<String> {
     Some(format!("{}{hosted}", pids.join(", ")))
 }
 
-fn moment(now: Time, then: Time) -> String {
-    format!("{} ago  ({})", age(now, then), local_minute(then))
+fn moment(now: Time, then: Time, ages: AgeForm) -> String {
+    let ago = match ages.text(now, then) {
+        age if age == "now" => "just now".to_owned(),
+        age => format!("{age} ago"),
+    };
+    format!("{ago}  ({})", local_minute(then))
 }
 
 fn tokens(t: Tokens) -> String {

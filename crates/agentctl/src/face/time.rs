@@ -48,6 +48,39 @@ fn local_time(now: Time, text: &str) -> Option<Time> {
     at(text.parse::<jiff::civil::DateTime>().ok()?)
 }
 
+/// How exact an age is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgeForm {
+    /// To the second: `6s`, then `12m`.
+    Seconds,
+    /// To the minute: `now`, then `12m`.
+    Minutes,
+}
+
+impl AgeForm {
+    /// Formats an age.
+    #[must_use]
+    pub fn text(self, now: Time, then: Time) -> String {
+        match self {
+            Self::Seconds => age(now, then),
+            Self::Minutes => age_to_the_minute(now, then),
+        }
+    }
+}
+
+/// Returns when an age to the minute changes.
+#[must_use]
+pub fn next_minute_of_age(now: Time, then: Time) -> Option<Time> {
+    const MINUTE_MS: i64 = 60_000;
+    let age = (now.millis() - then.millis()).max(0);
+    let step = match age {
+        0..3_600_000 => MINUTE_MS,
+        3_600_000..86_400_000 => 60 * MINUTE_MS,
+        _ => 24 * 60 * MINUTE_MS,
+    };
+    Time::from_millis(now.millis() + step - age % step)
+}
+
 /// Formats an age to the minute: `now`, then `12m`. It changes once a minute at most.
 #[must_use]
 pub fn age_to_the_minute(now: Time, then: Time) -> String {

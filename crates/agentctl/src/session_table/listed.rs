@@ -7,7 +7,7 @@ use agentctl_core::model::{Status, Time};
 use super::{
     ACTIVE, COLUMNS, DIRECTORY, HEADER, ID, NAME, STATUS, WHAT, cells, depths, leave_out, shrink,
 };
-use crate::text::{columns, fit, fit_path};
+use crate::text::{columns, fit, fit_path, one_line};
 
 /// A session as a row of a list that an interface keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +30,24 @@ pub struct ListedRow {
     pub active: Option<Time>,
     /// The group.
     pub group: Option<String>,
+    /// The title; empty without one.
+    title: String,
     /// All cells but the age.
     cells: [String; COLUMNS],
 }
 
-/// The widths of the columns of a list.
+/// The widths of the columns of a list: those of the table, and GROUP, which stands behind ID on a wide screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListWidths([usize; COLUMNS]);
+pub struct ListWidths {
+    cells: [usize; COLUMNS],
+    group: usize,
+}
+
+/// Fewest columns of a screen with a column of groups.
+const GROUP_SCREEN: usize = 117;
+/// Widest column of groups.
+const MAX_GROUP_WIDTH: usize = 24;
+const GROUP: &str = "GROUP";
 
 impl Default for ListWidths {
     fn default() -> Self {
@@ -72,19 +83,30 @@ impl ListedRow {
                 parent: session.parent,
                 status: session.status,
                 active: session.last_activity_at.or(session.started_at),
-                group: session.group,
+                group: session.group.as_deref().map(one_line),
+                title: session.title.as_deref().map(one_line).unwrap_or_default(),
                 cells,
             })
         };
         (0..rows.len()).filter_map(row).collect()
     }
 
-    /// Returns the row of a session that the list does not have any more. The list does not say why, so the row
-    /// shows no status.
+    /// Returns the row of a session that the list does not have any more. The list does not say how it ended.
     #[must_use]
     pub fn unlisted(mut self) -> Self {
-        "-".clone_into(&mut self.cells[STATUS]);
-        "not in the list any more".clone_into(&mut self.cells[WHAT]);
+        self.status = Status::Stopped;
+        "ended".clone_into(&mut self.cells[STATUS]);
+        self.cells[WHAT] = match self.title.as_str() {
+            "" => "gone".to_owned(),
+            title => format!("gone · {title}"),
+        };
+        self
+    }
+
+    /// Returns the row with the id as another list shows it.
+    #[must_use]
+    pub fn with_id_of(mut self, other: &Self) -> Self {
+        self.cells[ID].clone_from(&other.cells[ID]);
         self
     }
 
@@ -117,7 +139,7 @@ impl ListedRow {
     pub fn line(&self, widths: ListWidths, age: &str) -> Vec<LineCell> {
         let mut cells: [&str; COLUMNS] = std::array::from_fn(|at| self.cells[at].as_str());
         cells[ACTIVE] = age;
-        line(cells, widths)
+        line(cells, self.group.as_deref().unwrap_or_default(), widths)
     }
 }
 
@@ -137,40 +159,52 @@ impl ListWidths {
         if !has_names {
             widths[NAME] = 0;
         }
-        Self(widths)
+        let groups = rows.iter().filter_map(|row| row.group.as_deref());
+        let group = groups.map(|group| columns(group).max(GROUP.len())).max().unwrap_or(0);
+        Self { cells: widths, group }
     }
 
     /// Returns the widths with room for one more row.
     #[must_use]
     pub fn with(self, row: &ListedRow) -> Self {
-        let Self(row) = Self::of(std::slice::from_ref(row));
-        Self(std::array::from_fn(|at| self.0[at].max(row[at])))
+        let row = Self::of(std::slice::from_ref(row));
+        let cells = std::array::from_fn(|at| self.cells[at].max(row.cells[at]));
+        Self { cells, group: self.group.max(row.group) }
     }
 
     /// Fits the columns into a number of terminal columns, as the table of `list` does.
     #[must_use]
     pub fn fitted(self, total: usize) -> Self {
-        let mut widths = self.0;
-        let what = widths[WHAT];
-        shrink(&mut widths, total);
-        leave_out(&mut widths, what, total);
-        Self(widths)
+        let mut cells = self.cells;
+        let group = if total < GROUP_SCREEN { 0 } else { self.group.min(MAX_GROUP_WIDTH) };
+        let total = if group > 0 { total - group - 2 } else { total };
+        let what = cells[WHAT];
+        shrink(&mut cells, total);
+        leave_out(&mut cells, what, total);
+        Self { cells, group }
     }
 
     /// Returns the cells of the heading.
     #[must_use]
     pub fn heading(self) -> Vec<LineCell> {
-        line(HEADER, self)
+        line(HEADER, GROUP, self)
     }
 }
 
-fn line(cells: [&str; COLUMNS], ListWidths(widths): ListWidths) -> Vec<LineCell> {
-    let shown = cells.iter().zip(widths).enumerate().filter(|(_, (_, width))| *width > 0);
+fn line(cells: [&str; COLUMNS], group: &str, widths: ListWidths) -> Vec<LineCell> {
+    let shown = cells.iter().zip(widths.cells).enumerate().filter(|(_, (_, width))| *width > 0);
     let cell = |(at, (cell, width)): (usize, (&&str, usize))| {
         let cell = if cell.is_empty() { "-" } else { cell };
         let text = if at == DIRECTORY { fit_path(cell, width) } else { fit(cell, width) };
         let gap = if at == WHAT { 0 } else { width.saturating_sub(columns(&text)) };
         LineCell { text: format!("{text}{}", " ".repeat(gap)), is_status: at == STATUS }
     };
-    shown.map(cell).collect()
+    let mut line: Vec<LineCell> = shown.map(cell).collect();
+    if widths.group > 0 {
+        let group = fit(if group.is_empty() { "-" } else { group }, widths.group);
+        let gap = " ".repeat(widths.group.saturating_sub(columns(&group)));
+        let behind_id = widths.cells[..=ID].iter().filter(|width| **width > 0).count();
+        line.insert(behind_id, LineCell { text: format!("{group}{gap}"), is_status: false });
+    }
+    line
 }

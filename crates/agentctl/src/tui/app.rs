@@ -4,7 +4,9 @@
 mod asking;
 mod detail;
 mod leaving;
+mod panes;
 mod rows;
+mod settled;
 mod typing;
 
 use std::path::{Path, PathBuf};
@@ -16,11 +18,15 @@ pub(crate) use self::asking::{ShownAsk, may_answer};
 pub(crate) use self::detail::MAX_TALK_LINES;
 pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};
 pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
-pub(crate) use self::typing::{Purpose, Typed};
-use super::keys::{Command, Focus, Key, command};
+#[cfg(test)]
+pub(crate) use self::settled::Settlement;
+pub(crate) use self::typing::{Purpose, Secrecy, Typed};
+use super::charset::Charset;
+use super::keys::{Command, Focus, Key, command, help_lines};
 use super::layout::{Layout, Needs};
-use crate::face::Line;
-use crate::session_table::ListWidths;
+use crate::face::{Line, next_minute_of_age};
+use crate::session_table::{ListWidths, ListedRow};
+use crate::text::{clean, wrap};
 
 /// The time of a message.
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +91,8 @@ pub(crate) enum Order {
     },
     /// Stop a session.
     Stop(SessionKey),
-    /// Stop the turn of a session.
-    StopTurn(SessionKey),
+    /// End the turn of a session.
+    EndTurn(SessionKey),
 }
 
 /// The result of an order: lines, or the failure as the command line words it.
@@ -115,6 +121,8 @@ pub(crate) enum Message {
     NewLook,
     /// A new list.
     Look(Box<Look>),
+    /// A session that left the list, as its record shows it.
+    Ended(Box<ListedRow>),
     /// New asks; the list is the same.
     Asks(Vec<Ask>),
     /// Lines of a conversation: all of them, or those that follow.
@@ -132,6 +140,8 @@ pub(crate) enum Message {
         request: PageRequest,
         /// Its lines.
         lines: Vec<PageLine>,
+        /// When an age in it changes.
+        stale_at: Option<Time>,
     },
     /// Sentences about what the list may lack.
     Warn(Vec<String>),
@@ -165,6 +175,8 @@ pub(crate) enum Action {
     ReadTalk(TalkRequest),
     /// Make a page.
     ReadPage(PageRequest),
+    /// Read how a session ended that left the list.
+    ReadEnd(SessionKey),
     /// Carry out an order.
     Order(Order),
 }
@@ -185,10 +197,12 @@ pub(crate) struct App {
     pub(crate) size: (u16, u16),
     /// The sessions.
     pub(crate) list: RowList,
-    /// The open asks.
+    /// The open asks, longest waiting first, as `answer` walks through them.
     pub(crate) asks: Vec<Ask>,
     /// The ask that is shown.
     pub(crate) ask: Option<ShownAsk>,
+    /// Its place among the open asks.
+    ask_at: Option<usize>,
     /// Sources that failed.
     pub(crate) warnings: Vec<String>,
     /// The pane with the focus.
@@ -215,6 +229,8 @@ pub(crate) struct App {
     pub(crate) has_mouse: bool,
     /// The first list has not come yet.
     pub(crate) is_starting: bool,
+    /// The characters of the terminal.
+    pub(crate) charset: Charset,
     /// The time of the last message.
     pub(crate) now: Time,
     /// The panes; `None` if the terminal is too small.
@@ -223,6 +239,10 @@ pub(crate) struct App {
     pub(crate) open_orders: usize,
     /// The user leaves once the orders are done.
     is_leaving: bool,
+    /// No key was pressed since the last order.
+    is_untouched: bool,
+    /// The message that was refused last, and its session.
+    unsent: Option<(SessionKey, String)>,
     /// Paths in asks begin with `~` for this directory.
     home: PathBuf,
 }
@@ -236,6 +256,7 @@ impl App {
             list: RowList::default(),
             asks: Vec::new(),
             ask: None,
+            ask_at: None,
             warnings: Vec::new(),
             focus: Focus::List,
             detail: Detail::Talk,
@@ -249,10 +270,13 @@ impl App {
             has_tree: false,
             has_mouse: false,
             is_starting: true,
+            charset: Charset::default(),
             now,
             layout: None,
             open_orders: 0,
             is_leaving: false,
+            is_untouched: false,
+            unsent: None,
             home: home.to_owned(),
         };
         app.lay_out();
@@ -275,23 +299,28 @@ impl App {
                 self.size = (columns, lines);
                 actions.push(Action::Redraw);
             }
-            Message::Look(look) => self.look(*look),
-            Message::Asks(asks) => self.take_asks(asks),
+            Message::Look(look) => self.look(*look, &mut actions),
+            Message::Ended(row) => self.list.take_ended(*row),
+            Message::Asks(asks) => self.asks = asks,
             Message::Talk { request, is_whole, lines } => {
                 self.talk.take(&request, is_whole, lines);
             }
-            Message::Page { request, lines } => self.page.take(&request, lines),
+            Message::Page { request, lines, stale_at } => {
+                self.page.take(&request, lines, stale_at);
+            }
             Message::Warn(warnings) => self.warnings = warnings,
             Message::Done(result) => self.done(result, &mut actions),
             Message::Interrupt => self.leave(&mut actions),
-            Message::NewLook | Message::Timer => {}
+            Message::Timer => self.page.renew(clock.now),
+            Message::NewLook => {}
         }
         self.show_ask(clock);
         self.lay_out();
         self.note_ask_place(place, is_key, clock);
         self.read_details(&mut actions);
-        self.open_orders +=
-            actions.iter().filter(|action| matches!(action, Action::Order(_))).count();
+        let orders = actions.iter().filter(|action| matches!(action, Action::Order(_))).count();
+        self.open_orders += orders;
+        self.is_untouched |= orders > 0;
         actions
     }
 
@@ -307,28 +336,23 @@ impl App {
     /// Returns the time at which the screen changes without a message; `None` if it does not.
     #[must_use]
     pub(crate) fn next_change(&self) -> Option<Time> {
-        const MINUTE_MS: i64 = 60_000;
         let layout = self.layout?;
         let visible = self.list.visible(layout.list.height);
         let rows = visible.filter_map(|(_, row)| row.row.active);
         let ask = self.ask.as_ref().filter(|_| layout.ask_bar.height > 0);
         let times = rows.chain(ask.and_then(|shown| shown.ask.since));
-        let next = |then: Time| {
-            let age = (self.now.millis() - then.millis()).max(0);
-            let step = match age {
-                0..3_600_000 => MINUTE_MS,
-                3_600_000..86_400_000 => 60 * MINUTE_MS,
-                _ => 24 * 60 * MINUTE_MS,
-            };
-            self.now.millis() + step - age % step
-        };
-        times.map(next).min().and_then(Time::from_millis)
+        let changes = times.filter_map(|then| next_minute_of_age(self.now, then));
+        changes.chain(self.page.stale_at).min()
     }
 
-    fn look(&mut self, look: Look) {
+    fn look(&mut self, look: Look, actions: &mut Vec<Action>) {
         self.is_starting = false;
+        let was_gone = self.list.selected().is_some_and(|row| row.is_gone);
         let is_changed = self.list.replace((look.rows, look.widths), self.has_tree);
-        self.take_asks(look.asks);
+        if let Some(row) = self.list.selected().filter(|row| row.is_gone && !was_gone) {
+            actions.push(Action::ReadEnd(SessionKey::of(&row.row)));
+        }
+        self.asks = look.asks;
         self.warnings = look.warnings;
         if is_changed {
             self.page.request = None;
@@ -336,13 +360,14 @@ impl App {
     }
 
     fn key(&mut self, key: Key, clock: Clock, actions: &mut Vec<Action>) {
-        self.notice = None;
+        self.is_untouched = false;
         if self.typed.is_some() {
             return self.typed_key(key, clock, actions);
         }
         if self.help.is_some() {
             return self.help_key(key, actions);
         }
+        self.notice = None;
         let command = command(key, self.focus);
         let was_settled = self.dismiss_settled_ask();
         let goes_on = matches!(command, Some(Command::NextAsk | Command::PreviousAsk));
@@ -359,11 +384,14 @@ impl App {
     fn help_key(&mut self, key: Key, actions: &mut Vec<Action>) {
         let Some(first) = self.help else { return };
         let page = usize::from(self.size.1.saturating_sub(2)).max(1);
+        // `lay_out` stops it at the end.
         self.help = match command(key, Focus::Detail) {
             Some(Command::Down) => Some(first + 1),
             Some(Command::Up) => Some(first.saturating_sub(1)),
             Some(Command::PageDown) => Some(first + page),
             Some(Command::PageUp) => Some(first.saturating_sub(page)),
+            Some(Command::First) => Some(0),
+            Some(Command::Last) => Some(help_lines()),
             Some(Command::Redraw) => {
                 actions.push(Action::Redraw);
                 Some(first)
@@ -384,7 +412,7 @@ impl App {
             Command::Open => self.open(),
             Command::Back => self.back(),
             Command::NextPane => self.next_pane(1),
-            Command::PreviousPane => self.next_pane(2),
+            Command::PreviousPane => self.next_pane(-1),
             Command::Detail(at) => self.show_detail(DETAILS[at.min(DETAILS.len() - 1)]),
             Command::PreviousDetail => self.show_detail(self.detail.neighbour(-1)),
             Command::NextDetail => self.show_detail(self.detail.neighbour(1)),
@@ -403,18 +431,19 @@ impl App {
                     self.has_history = !self.has_history;
                 }
                 actions.push(Action::SetQuery { all: self.has_history, children: self.has_tree });
-                let what = if command == Command::Tree { "subagents" } else { "ended sessions" };
-                let on = if command == Command::Tree { self.has_tree } else { self.has_history };
-                self.inform(if on {
-                    format!("{what} are listed")
-                } else {
-                    format!("{what} are hidden")
+                self.inform(match (command == Command::Tree, self.has_tree, self.has_history) {
+                    (true, true, _) => {
+                        "subagents are listed, and launched sessions below their launcher"
+                    }
+                    (true, false, _) => "subagents are hidden",
+                    (false, _, true) => "ended sessions are listed",
+                    (false, _, false) => "ended sessions are hidden",
                 });
             }
             Command::Follow => self.talk.toggle_following(),
             Command::Send => self.begin_message(),
             Command::Stop => self.begin_stop(),
-            Command::StopTurn => self.stop_turn(clock),
+            Command::EndTurn => self.end_turn(clock),
             Command::Mouse => {
                 self.has_mouse = !self.has_mouse;
                 actions.push(Action::SetMouse(self.has_mouse));
@@ -424,104 +453,6 @@ impl App {
             Command::Redraw => actions.push(Action::Redraw),
             Command::Help => self.help = Some(0),
             Command::Quit => self.leave(actions),
-        }
-    }
-
-    /// Opens the ask of a waiting row, else gives the detail the whole screen.
-    fn open(&mut self) {
-        if self.focus == Focus::List && self.ask.is_some() {
-            self.focus = Focus::Ask;
-        } else if self.list.selected().is_some() {
-            self.is_zoomed = true;
-            if self.focus == Focus::List {
-                self.focus = Focus::Detail;
-            }
-        }
-    }
-
-    fn back(&mut self) {
-        if self.is_zoomed {
-            self.is_zoomed = false;
-            if self.focus == Focus::Detail {
-                self.focus = Focus::List;
-            }
-        } else if self.focus != Focus::List {
-            self.focus = Focus::List;
-        } else {
-            self.list.set_filter(Filter::default());
-        }
-    }
-
-    fn next_pane(&mut self, steps: usize) {
-        let mut panes = vec![Focus::List, Focus::Ask, Focus::Detail];
-        if self.ask.is_none() {
-            panes.remove(1);
-        } else if self.detail == Detail::Ask {
-            panes.remove(2);
-        }
-        if self.is_zoomed {
-            panes.remove(0);
-        }
-        let at = panes.iter().position(|pane| *pane == self.focus).unwrap_or(0);
-        let steps = if steps == 1 { 1 } else { panes.len().saturating_sub(1) };
-        self.focus = panes[(at + steps) % panes.len()];
-    }
-
-    fn page_lines(&self) -> isize {
-        let layout = self.layout.unwrap_or_default();
-        let lines = match self.focus {
-            Focus::List => layout.list.height,
-            Focus::Detail => layout.detail.height,
-            Focus::Ask => layout.ask.height,
-        };
-        isize::try_from(lines.saturating_sub(1).max(1)).unwrap_or(1)
-    }
-
-    fn step(&mut self, by: isize) {
-        match self.focus {
-            Focus::List => self.list.step(by),
-            Focus::Detail if self.detail == Detail::Talk => {
-                self.talk.scroll(by, usize::from(self.layout.unwrap_or_default().detail.height));
-            }
-            Focus::Detail => self.page.scroll(by),
-            Focus::Ask => self.scroll_ask(by),
-        }
-    }
-
-    fn jump(&mut self, to_end: bool) {
-        let far = isize::MAX / 2;
-        self.step(if to_end { far } else { -far });
-    }
-
-    fn click(&mut self, line: u16) {
-        let Some(layout) = self.layout else { return };
-        let is_in = |band: super::layout::Band| (band.top..band.top + band.height).contains(&line);
-        if is_in(layout.list) {
-            self.focus = Focus::List;
-            self.list.select_visible(usize::from(line - layout.list.top));
-        } else if is_in(layout.detail) || is_in(layout.bar) {
-            self.focus = Focus::Detail;
-        } else if (is_in(layout.ask) || is_in(layout.ask_bar)) && self.ask.is_some() {
-            self.focus = Focus::Ask;
-        }
-    }
-
-    fn wheel(&mut self, is_down: bool, line: u16) {
-        let focus = self.focus;
-        self.click_focus(line);
-        self.step(if is_down { 3 } else { -3 });
-        self.focus = focus;
-    }
-
-    fn click_focus(&mut self, line: u16) {
-        let Some(layout) = self.layout else { return };
-        let is_in = |band: super::layout::Band| (band.top..band.top + band.height).contains(&line);
-        if is_in(layout.list) {
-            self.focus = Focus::List;
-        } else if is_in(layout.detail) {
-            self.focus = Focus::Detail;
-        } else if is_in(layout.ask) {
-            self.focus = Focus::Ask;
         }
     }
 
@@ -539,14 +470,19 @@ impl App {
         usize::from(self.size.0).saturating_sub(2).max(1)
     }
 
+    /// Returns the lines of the notice.
+    #[must_use]
+    pub(crate) fn notice_lines(&self) -> Vec<String> {
+        let lines = self.notice.iter().flat_map(|notice| &notice.lines);
+        let width = self.text_width();
+        lines.flat_map(|line| wrap(&clean(line).replace('\n', " "), width)).collect()
+    }
+
     fn lay_out(&mut self) {
         let width = self.text_width();
-        let footer = self.notice.as_ref().map_or(1, |notice| {
-            let lines = notice.lines.iter().map(|line| crate::text::wrap(line, width).len());
-            u16::try_from(lines.sum::<usize>()).unwrap_or(u16::MAX).clamp(1, 4)
-        });
+        let footer = self.notice_lines().len() + usize::from(self.typed.is_some());
         if let Some(shown) = &mut self.ask {
-            shown.lay_out(&self.home, width);
+            shown.lay_out(&self.home, width, self.charset);
         }
         if self.ask.is_none() && self.focus == Focus::Ask {
             self.focus = Focus::List;
@@ -557,11 +493,14 @@ impl App {
             warning: u16::from(!self.warnings.is_empty()),
             ask: self.ask.as_ref().map(|shown| shown.lines.len()),
             ask_keys: self.ask_key_lines(width).len().try_into().unwrap_or(1),
-            footer,
+            footer: u16::try_from(footer).unwrap_or(u16::MAX),
             focus: self.focus,
             is_zoomed: self.is_zoomed,
             is_ask_detail: self.detail == Detail::Ask && self.ask.is_some(),
         };
+        let help_height = usize::from(self.size.1.saturating_sub(1)).max(1);
+        let last_help = help_lines().saturating_sub(help_height);
+        self.help = self.help.map(|first| first.min(last_help));
         self.layout = Layout::of(self.size, &needs);
         let layout = self.layout.unwrap_or_default();
         self.list.scroll_to_selection(usize::from(layout.list.height));

@@ -1,7 +1,5 @@
 //! The keys: one table from a key to a command. The help page is drawn from the same table.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-
 /// A key of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
@@ -37,35 +35,6 @@ pub(crate) enum Key {
     Home,
     /// End.
     End,
-}
-
-impl Key {
-    /// Reads a key event; `None` for keys without a meaning here.
-    #[must_use]
-    pub(crate) fn of(event: KeyEvent) -> Option<Self> {
-        let has_control = event.modifiers.contains(KeyModifiers::CONTROL);
-        let has_alt = event.modifiers.contains(KeyModifiers::ALT);
-        Some(match event.code {
-            KeyCode::Char(_) if has_alt => return None,
-            KeyCode::Char(c) if has_control => Self::Ctrl(c.to_ascii_lowercase()),
-            KeyCode::Char(c) => Self::Char(c),
-            KeyCode::Enter => Self::Enter,
-            KeyCode::Esc => Self::Escape,
-            KeyCode::Tab => Self::Tab,
-            KeyCode::BackTab => Self::BackTab,
-            KeyCode::Backspace => Self::Backspace,
-            KeyCode::Delete => Self::Delete,
-            KeyCode::Up => Self::Up,
-            KeyCode::Down => Self::Down,
-            KeyCode::Left => Self::Left,
-            KeyCode::Right => Self::Right,
-            KeyCode::PageUp => Self::PageUp,
-            KeyCode::PageDown => Self::PageDown,
-            KeyCode::Home => Self::Home,
-            KeyCode::End => Self::End,
-            _ => return None,
-        })
-    }
 }
 
 /// The part of the screen that keys go to.
@@ -134,8 +103,8 @@ pub(crate) enum Command {
     Send,
     /// Stop the session.
     Stop,
-    /// Stop its turn.
-    StopTurn,
+    /// End its turn.
+    EndTurn,
     /// The mouse on or off.
     Mouse,
     /// Draw everything again.
@@ -287,7 +256,12 @@ pub(crate) static SECTIONS: &[(&str, &[Binding])] = &[
                 Command::Filter,
                 "filter by words; ! is waiting only",
             ),
-            bind((&[Key::Char('t')], "t"), Scope::Everywhere, Command::Tree, "subagents on, off"),
+            bind(
+                (&[Key::Char('t')], "t"),
+                Scope::Everywhere,
+                Command::Tree,
+                "subagents and launchers on, off",
+            ),
             bind(
                 (&[Key::Char('H')], "H"),
                 Scope::Everywhere,
@@ -356,12 +330,7 @@ pub(crate) static SECTIONS: &[(&str, &[Binding])] = &[
                 Command::Stop,
                 "stop the session (y)",
             ),
-            bind(
-                (&[Key::Char('X')], "X"),
-                Scope::Everywhere,
-                Command::StopTurn,
-                "stop its turn (y)",
-            ),
+            bind((&[Key::Char('X')], "X"), Scope::Everywhere, Command::EndTurn, "end its turn (y)"),
         ],
     ),
     (
@@ -379,6 +348,12 @@ pub(crate) static SECTIONS: &[(&str, &[Binding])] = &[
         ],
     ),
 ];
+
+/// Returns the number of lines of the help page: its title, and for each section a blank line, its name and its keys.
+#[must_use]
+pub(crate) fn help_lines() -> usize {
+    1 + SECTIONS.iter().map(|(_, bindings)| 2 + bindings.len()).sum::<usize>()
+}
 
 /// Returns the command of a key.
 #[must_use]

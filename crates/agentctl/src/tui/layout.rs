@@ -77,7 +77,7 @@ impl Layout {
             next += height;
             band
         };
-        let footer = needs.footer.clamp(1, lines.saturating_sub(4));
+        let footer = needs.footer.clamp(1, most_footer_lines(lines));
         let body = lines - 1 - footer;
         let shows_detail = lines >= BOTH_LINES || needs.is_zoomed || needs.focus != Focus::List;
         let shows_list = !needs.is_zoomed && (lines >= BOTH_LINES || needs.focus == Focus::List);
@@ -109,6 +109,13 @@ impl Layout {
         layout.footer = Band { top: lines - footer, height: footer };
         Some(layout)
     }
+}
+
+/// Returns how many lines the footer may have: the half, as far as the panes keep what they need.
+fn most_footer_lines(lines: u16) -> u16 {
+    /// The header, the list with its heading and a warning, and the detail.
+    const PANES: u16 = 8;
+    if lines < BOTH_LINES { lines.saturating_sub(4) } else { (lines / 2).min(lines - PANES) }
 }
 
 /// Returns how many of the lines of the detail the ask gets.
@@ -146,7 +153,11 @@ mod tests {
                                 warning: u16::from(rows == 1),
                                 ask,
                                 ask_keys: 2,
-                                footer: 1 + u16::from(rows == 5),
+                                footer: if rows == 5 {
+                                    2
+                                } else {
+                                    u16::try_from(rows).expect("few")
+                                },
                                 focus,
                                 is_zoomed,
                                 is_ask_detail,

@@ -46,7 +46,7 @@ fn carry_out(world: &World, order: &Order) -> Result<Vec<String>, Failure> {
         Order::Answer { ask, reply } => answer(fleet, ask, reply),
         Order::Send { session, text } => send(world, &session.argument(), text),
         Order::Stop(session) => stop(fleet, &session.argument()),
-        Order::StopTurn(session) => stop_turn(fleet, &session.argument()),
+        Order::EndTurn(session) => end_turn(fleet, &session.argument()),
     }
 }
 
@@ -124,7 +124,7 @@ fn stop(fleet: &Fleet, session: &str) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
-fn stop_turn(fleet: &Fleet, session: &str) -> Result<Vec<String>, Failure> {
+fn end_turn(fleet: &Fleet, session: &str) -> Result<Vec<String>, Failure> {
     let ended = fleet.end_turn(session);
     let document = ended.map_err(|why| turn_not_ended(fleet, session, why))?;
     Ok(vec![turn_ended_line(&document)])

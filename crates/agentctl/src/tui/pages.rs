@@ -4,16 +4,17 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use agentctl_core::ask::{ChangesDocument, ChangesRequest, DiffRequest, TextOrBytes, WorkDiff};
-use agentctl_core::model::{Fault, FileChanges};
+use agentctl_core::model::{Fault, FileChanges, Time};
 
 use super::World;
 use super::app::{Detail, Message, PageLine, PageLineKind, PageRequest};
 use crate::face::{
-    ListRow, RowContext, changes_not_told, columns_table, diff_files, diff_heading, diff_remarks,
-    fault_text, no_diff, status_lines, unrecorded_lines, unresolved, why_lines,
+    AgeForm, ListRow, RowContext, changes_not_told, columns_table_with, diff_files, diff_heading,
+    diff_remarks, fault_text, next_minute_of_age, no_diff, status_lines, unrecorded_lines,
+    unresolved, why_lines,
 };
 use crate::failure::Failure;
-use crate::text::{clean, wrap};
+use crate::text::{break_line, clean, wrap};
 use crate::ui::Canvas;
 
 /// Time between two readings for the same page.
@@ -41,8 +42,11 @@ impl Pages {
                 // Only the newest request matters.
                 let request = wanted.try_iter().last().unwrap_or(request);
                 made = Some((request.clone(), Instant::now()));
-                let lines = lines(&world, &request);
-                if messages.send(Message::Page { request, lines }).is_err() {
+                let MadePage { lines, times } = page(&world, &request);
+                let now = world.fleet.host.now();
+                let changes = times.into_iter().filter_map(|then| next_minute_of_age(now, then));
+                let stale_at = changes.min();
+                if messages.send(Message::Page { request, lines, stale_at }).is_err() {
                     return;
                 }
             }
@@ -56,11 +60,24 @@ impl Pages {
     }
 }
 
+/// The lines of a page, and the times whose ages it shows.
+#[derive(Default)]
+struct MadePage {
+    lines: Vec<PageLine>,
+    times: Vec<Time>,
+}
+
+impl From<Vec<PageLine>> for MadePage {
+    fn from(lines: Vec<PageLine>) -> Self {
+        Self { lines, times: Vec::new() }
+    }
+}
+
 /// Makes a page. A failure has the sentence of the command line.
-fn lines(world: &World, request: &PageRequest) -> Vec<PageLine> {
+fn page(world: &World, request: &PageRequest) -> MadePage {
     let made = match request.detail {
-        Detail::Talk | Detail::Ask => Ok(Vec::new()),
-        Detail::Why => why(world, request),
+        Detail::Talk | Detail::Ask => Ok(MadePage::default()),
+        Detail::Why => why(world, request).map(MadePage::from),
         Detail::Facts => facts(world, request),
         Detail::Changes => Ok(changes(world, request)),
     };
@@ -69,7 +86,7 @@ fn lines(world: &World, request: &PageRequest) -> Vec<PageLine> {
         let hint = failure.first_hint().map(|hint| format!("hint: {hint}"));
         let hints = hint.map(|hint| wrapped(&hint, request.width)).unwrap_or_default();
         let error = |text| PageLine { kind: PageLineKind::Error, text };
-        sentences.map(error).chain(hints.into_iter().map(dimmed)).collect()
+        sentences.map(error).chain(hints.into_iter().map(dimmed)).collect::<Vec<_>>().into()
     })
 }
 
@@ -86,23 +103,29 @@ fn why(world: &World, request: &PageRequest) -> Result<Vec<PageLine>, Failure> {
     Ok(lines)
 }
 
-fn facts(world: &World, request: &PageRequest) -> Result<Vec<PageLine>, Failure> {
+fn facts(world: &World, request: &PageRequest) -> Result<MadePage, Failure> {
     let id = request.session.argument();
     let found = world.fleet.status(&id);
     let found = found.map_err(|not_one| unresolved(&world.fleet, &id, not_one))?;
-    let lines = status_lines(&world.fleet.host, &found.document, Some(request.width));
+    let width = Some(request.width);
+    let lines = status_lines(&world.fleet.host, &found.document, width, AgeForm::Minutes);
     let mut lines: Vec<PageLine> = lines.into_iter().map(text).collect();
     lines.extend(fault_lines(&found.faults, request.width));
-    Ok(lines)
+    let session = &found.document.session;
+    let times = [session.started_at, session.last_activity_at, session.ended_at];
+    Ok(MadePage { lines, times: times.into_iter().flatten().collect() })
 }
 
 /// The files that the agent recorded, and below them the work that git sees.
-fn changes(world: &World, request: &PageRequest) -> Vec<PageLine> {
+fn changes(world: &World, request: &PageRequest) -> MadePage {
     let (id, width) = (request.session.argument(), request.width);
-    let mut lines = Vec::new();
+    let MadePage { mut lines, mut times } = MadePage::default();
     let asked = ChangesRequest { session: id.clone(), patch: false };
     match world.fleet.changes(&asked) {
-        Ok(document) => lines.extend(recorded(world, &document, width)),
+        Ok(document) => {
+            times.extend(document.files.iter().filter_map(|file| file.last_at));
+            lines.extend(recorded(world, &document, width));
+        }
         Err(why) => {
             let failure = changes_not_told(&world.fleet, &id, why);
             lines.extend(wrapped(failure.message(), width).into_iter().map(dimmed));
@@ -127,7 +150,7 @@ fn changes(world: &World, request: &PageRequest) -> Vec<PageLine> {
             lines.extend(wrapped(failure.message(), width).into_iter().map(dimmed));
         }
     }
-    lines
+    MadePage { lines, times }
 }
 
 fn recorded(world: &World, document: &ChangesDocument, width: usize) -> Vec<PageLine> {
@@ -139,7 +162,8 @@ fn recorded(world: &World, document: &ChangesDocument, width: usize) -> Vec<Page
         return lines;
     }
     let context = RowContext { host, now: host.now() };
-    let table = columns_table(&context, FileChanges::COLUMNS, document.files.iter());
+    let files = document.files.iter();
+    let table = columns_table_with(AgeForm::Minutes, &context, FileChanges::COLUMNS, files);
     let drawn = table.draw(Canvas { width: Some(width), colour: false }, true);
     let mut rows = drawn.lines();
     let mut lines: Vec<PageLine> = rows.next().map(heading).into_iter().collect();
@@ -153,7 +177,8 @@ fn git_lines(world: &World, diff: &WorkDiff, width: usize) -> Vec<PageLine> {
     let heading = wrapped(&diff_heading(&world.fleet.host, diff), width).into_iter();
     let heading = heading.map(|text| PageLine { kind: PageLineKind::Heading, text });
     let mut lines: Vec<PageLine> = heading.collect();
-    lines.extend(diff_files(diff).into_iter().map(text));
+    let files = diff_files(diff).into_iter().flat_map(|file| break_line(&file, width));
+    lines.extend(files.map(text));
     let remarks = diff_remarks(diff).into_iter().flat_map(|remark| wrapped(&remark, width));
     lines.extend(remarks.map(dimmed));
     let patch = diff.patch.clone().map(TextOrBytes::into_bytes).unwrap_or_default();
@@ -161,6 +186,16 @@ fn git_lines(world: &World, diff: &WorkDiff, width: usize) -> Vec<PageLine> {
     if !patch.is_empty() {
         lines.push(text(String::new()));
     }
+    lines.extend(patch_lines(&patch, width));
+    if patch.lines().nth(MAX_PATCH_LINES).is_some() {
+        lines.push(dimmed("… `agentctl diff --patch` shows the rest".to_owned()));
+    }
+    lines
+}
+
+/// Returns the lines of a patch, broken at the width of the page.
+fn patch_lines(patch: &str, width: usize) -> Vec<PageLine> {
+    let mut lines = Vec::new();
     for line in patch.lines().take(MAX_PATCH_LINES) {
         let kind = match line.as_bytes().first() {
             Some(b'+') => PageLineKind::Added,
@@ -170,10 +205,8 @@ fn git_lines(world: &World, diff: &WorkDiff, width: usize) -> Vec<PageLine> {
             _ => PageLineKind::Text,
         };
         let cleaned = clean(line).replace('\t', "    ");
-        lines.push(PageLine { kind, text: cleaned });
-    }
-    if patch.lines().nth(MAX_PATCH_LINES).is_some() {
-        lines.push(dimmed("… `agentctl diff --patch` shows the rest".to_owned()));
+        let broken = break_line(&cleaned, width).into_iter();
+        lines.extend(broken.map(|text| PageLine { kind, text }));
     }
     lines
 }
@@ -193,4 +226,20 @@ fn text(text: String) -> PageLine {
 
 fn dimmed(text: String) -> PageLine {
     PageLine { kind: PageLineKind::Dimmed, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_of_a_patch_is_broken_and_nothing_of_it_is_lost() {
+        let long = format!("+{}  end", "x".repeat(150));
+        let lines = patch_lines(&format!("@@ -1 +1 @@\n-\told\n{long}\n"), 60);
+        let added: Vec<&PageLine> =
+            lines.iter().filter(|line| line.kind == PageLineKind::Added).collect();
+        assert_eq!(added.iter().map(|line| line.text.as_str()).collect::<String>(), long);
+        assert!(added.len() == 3 && added.iter().all(|line| line.text.len() <= 60), "{added:?}");
+        assert_eq!(lines[1].text, "-    old");
+    }
 }

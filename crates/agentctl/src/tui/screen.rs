@@ -5,13 +5,13 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::Sender;
 
 use ratatui::buffer::{Buffer, Cell};
-use ratatui::crossterm::event::{self, Event, KeyEventKind, MouseButton, MouseEventKind};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::app::Message;
-use super::keys::Key;
+use super::input::Input;
 use crate::ui::Screen;
 
 /// Writes frames to a screen. It keeps the last one, so that only what differs is written.
@@ -112,39 +112,33 @@ pub(crate) fn spawn_key_thread(messages: Sender<Message>) {
     });
 }
 
+/// The terminal is gone.
+const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
+/// A byte that follows Escape this fast belongs to the same key; on a slow line its bytes may come apart.
+const SEQUENCE_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
 fn read_keys(messages: &Sender<Message>) -> io::Result<()> {
-    let input = io::stdin();
+    let terminal = io::stdin();
+    let (mut input, mut bytes) = (Input::default(), [0; 4096]);
     loop {
-        let mut fds = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
+        let mut fds = [PollFd::from_borrowed_fd(terminal.as_fd(), PollFlags::IN)];
+        let read = match poll(&mut fds, input.is_open().then_some(&SEQUENCE_PAUSE)) {
+            Ok(0) => input.end().into_iter().collect(),
+            Ok(_) if fds[0].revents().intersects(GONE) => return Ok(()),
+            Ok(_) => match rustix::io::read(&terminal, &mut bytes) {
+                Ok(0) => return Ok(()),
+                Ok(count) => input.take(&bytes[..count]),
+                Err(Errno::INTR | Errno::AGAIN) => continue,
+                Err(error) => return Err(error.into()),
+            },
+            Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
-        }
-        if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-            return Ok(());
-        }
-        while event::poll(std::time::Duration::ZERO)? {
-            let Some(message) = message(event::read()?) else { continue };
+        };
+        for message in read {
             if messages.send(message).is_err() {
                 return Ok(());
             }
         }
-    }
-}
-
-fn message(event: Event) -> Option<Message> {
-    match event {
-        Event::Key(key) if key.kind != KeyEventKind::Release => Key::of(key).map(Message::Key),
-        Event::Paste(text) => Some(Message::Paste(text)),
-        Event::Mouse(mouse) => match mouse.kind {
-            MouseEventKind::Down(MouseButton::Left) => Some(Message::Click(mouse.row)),
-            MouseEventKind::ScrollDown => Some(Message::Wheel(true, mouse.row)),
-            MouseEventKind::ScrollUp => Some(Message::Wheel(false, mouse.row)),
-            _ => None,
-        },
-        // A size is announced by a signal.
-        _ => None,
     }
 }
 

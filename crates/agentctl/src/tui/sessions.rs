@@ -9,7 +9,7 @@ use agentctl_core::events::Notifier;
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::model::{Fault, Time};
 
-use super::app::{Look, Message, TopRow};
+use super::app::{Look, Message, SessionKey, TopRow};
 use super::newest::NewestLook;
 use crate::face::{
     FeedCloser, ListChanges, ListItem, ListStream, NotificationText, TerminalSequence,
@@ -32,6 +32,7 @@ pub(crate) struct SessionsHandle {
     wanted: Arc<Mutex<Query>>,
     notifier: Notifier,
     closer: FeedCloser,
+    messages: Sender<Message>,
 }
 
 fn query(fleet: &Fleet, all: bool, children: bool) -> Query {
@@ -70,6 +71,7 @@ impl Sessions {
             wanted: Arc::new(Mutex::new(query(&self.fleet, false, false))),
             notifier: self.stream.feed().notifier(),
             closer: self.stream.closer(),
+            messages: messages.clone(),
         };
         let wanted = Arc::clone(&handle.wanted);
         std::thread::spawn(move || {
@@ -152,6 +154,19 @@ impl SessionsHandle {
         let query = query(&self.fleet, all, children);
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = query;
         self.notifier.notify();
+    }
+
+    /// Reads on a thread of its own how a session ended that left the list. A session whose record is gone too keeps
+    /// the row that it has.
+    pub(crate) fn read_end(&self, session: SessionKey) {
+        let (fleet, messages) = (self.fleet.clone(), self.messages.clone());
+        std::thread::spawn(move || {
+            let Ok(found) = fleet.status(&session.argument()) else { return };
+            let rows = Rows::of(&[found.document.session]);
+            if let Some(row) = ListedRow::all(&fleet.host, &rows).pop() {
+                let _unheard = messages.send(Message::Ended(Box::new(row)));
+            }
+        });
     }
 
     /// Ends the thread.

@@ -3,6 +3,7 @@
 mod asks;
 mod frames;
 mod lists;
+mod notices;
 
 use std::path::Path;
 use std::sync::Arc;

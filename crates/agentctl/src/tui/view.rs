@@ -12,16 +12,17 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
 use super::app::App;
+use super::charset::Charset;
 use super::layout::Band;
-use crate::text::{clean, columns};
+use crate::text::columns;
 
-/// The abilities of the terminal.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    /// Colours; without them bold, dim and reverse are left.
-    pub(crate) has_colour: bool,
-    /// Characters beyond ASCII.
-    pub(crate) has_unicode: bool,
+/// The colours of the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Palette {
+    /// The eight colours that every terminal has.
+    Colours,
+    /// None: bold, dim and reverse are left.
+    Plain,
 }
 
 /// A frame, and the place of the cursor if a line is typed.
@@ -34,9 +35,9 @@ pub(crate) struct Frame {
 
 /// Draws the state.
 #[must_use]
-pub(crate) fn draw(app: &App, look: Look) -> Frame {
+pub(crate) fn draw(app: &App, palette: Palette) -> Frame {
     let area = Rect::new(0, 0, app.size.0, app.size.1);
-    let mut canvas = Canvas { cells: Buffer::empty(area), look };
+    let mut canvas = Canvas { cells: Buffer::empty(area), palette, charset: app.charset };
     let mut cursor = None;
     let Some(layout) = app.layout else {
         canvas.text((0, 0), "agentctl top needs 30 x 6", Style::new());
@@ -57,7 +58,8 @@ pub(crate) fn draw(app: &App, look: Look) -> Frame {
 /// The cells that are drawn on.
 struct Canvas {
     cells: Buffer,
-    look: Look,
+    palette: Palette,
+    charset: Charset,
 }
 
 impl Canvas {
@@ -71,11 +73,10 @@ impl Canvas {
         if line >= self.cells.area.height || column >= self.width() {
             return column;
         }
-        let text = clean(text);
-        let text = if self.look.has_unicode { text } else { ascii(&text).into() };
+        let text = self.charset.drawn(text);
         // Nothing of the style of a cell that was drawn before stays.
         let style = Style {
-            fg: style.fg.filter(|_| self.look.has_colour).or(Some(Color::Reset)),
+            fg: style.fg.filter(|_| self.palette == Palette::Colours).or(Some(Color::Reset)),
             sub_modifier: Modifier::all().difference(style.add_modifier),
             ..style
         };
@@ -108,6 +109,15 @@ fn lines_of(band: Band) -> impl Iterator<Item = u16> {
     band.top..band.top + band.height
 }
 
+/// Returns how many rows or lines are above and below, such as ` ↑9 ↓3`.
+fn arrows(above: usize, below: usize) -> String {
+    let part = |mark: char, count: usize| match count {
+        0 => String::new(),
+        count => format!(" {mark}{count}"),
+    };
+    format!("{}{}", part('↑', above), part('↓', below))
+}
+
 fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
@@ -125,21 +135,4 @@ fn status_style(status: Status) -> Style {
         Status::Error => Style::new().fg(Color::Red),
         Status::Stopped => dimmed(),
     }
-}
-
-/// Replaces the characters of frames and marks; every other character beyond ASCII becomes `?`.
-fn ascii(text: &str) -> String {
-    let plain = |c: char| match c {
-        '─' | '·' | '−' => '-',
-        '│' => '|',
-        '└' => '`',
-        '▸' | '→' => '>',
-        '←' => '<',
-        '…' => '~',
-        '↓' => 'v',
-        '↑' => '^',
-        c if c.is_ascii() => c,
-        _ => '?',
-    };
-    text.chars().map(plain).collect()
 }

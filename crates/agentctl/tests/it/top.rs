@@ -13,7 +13,7 @@ use testkit::{TestHome, eventually, sandboxed};
 
 use crate::daemon::signal;
 use crate::home;
-use crate::launched::{launch, until_asked, until_stopped};
+use crate::launched::{launch, until_stopped};
 use crate::terminal::Terminal;
 
 /// `top` on a terminal, and the terminal's own idea of what is on its screen.
@@ -135,7 +135,11 @@ fn at_least_one(count: u16) -> NonZeroU16 {
 /// Starts a demo agent that asks for permission to run a command.
 fn asking(home: &TestHome, command: &str) -> String {
     let id = launch(home, "w", &format!("do it [[permit:{command}]]"), &[]);
-    until_asked(home, &id);
+    eventually("its ask is open", || {
+        let document = home.run(&["asks", "--json"]).json();
+        let asks = document["asks"].as_array()?;
+        asks.iter().any(|ask| ask["session_id"] == id.as_str()).then_some(())
+    });
     id
 }
 
@@ -228,8 +232,8 @@ fn of_two_tops_one_answers_and_the_other_greys() {
         one.press("\r");
         one.until("the ask has the focus", |text| text.contains("a allow once"));
         one.answer("d", |text| text.contains("denied"));
-        let grey = other.until("it is settled", |text| text.contains("any key goes back"));
-        assert!(grey.contains("settled"), "{grey}");
+        let grey = other.until("it is settled", |text| text.contains("the next key removes it"));
+        assert!(grey.contains("settled: the session is"), "{grey}");
         other.press("j");
         other.until("it is gone", |text| !text.contains("permission: shell: true"));
     });
@@ -276,6 +280,56 @@ fn a_thousand_sizes_leave_it_alive_and_the_last_one_is_drawn() {
 }
 
 #[test]
+fn a_key_after_another_size_is_read_at_once_and_not_kept_for_later() {
+    sandboxed(|| {
+        let mut home = home();
+        asking(&home, "touch ../allowed");
+        let eye = Eye::start(&mut home, (80, 24), &["top"]);
+        eye.until("the ask is shown", |text| text.contains("touch ../allowed"));
+        eye.resize(90, 24);
+        eye.until("the new size is drawn", |text| text.lines().any(|line| line.len() > 85));
+        eye.press("?");
+        eye.until("the key has its effect", |text| text.contains("Keys of agentctl top"));
+        eye.press("?\r");
+        eye.until("the ask has the focus", |text| text.contains("a allow once"));
+        eye.resize(100, 30);
+        eye.until("the new size is drawn", |text| text.lines().count() > 28);
+        eye.press("a");
+        let is_allowed = || home.path().join("allowed").exists();
+        let guarded = eventually("the key is taken", || {
+            let is_guarded = eye.text().contains("has just appeared");
+            (is_guarded || is_allowed()).then_some(is_guarded)
+        });
+        eye.press("k");
+        if guarded {
+            eye.until("the next key is read", |text| !text.contains("has just appeared"));
+            assert!(!is_allowed(), "the key was not kept for later");
+        }
+        let side = eye.terminal.side();
+        eventually("nothing is left to be read", || {
+            (rustix::io::ioctl_fionread(&side).expect("a terminal") == 0).then_some(())
+        });
+    });
+}
+
+#[test]
+fn a_selected_session_that_ends_shows_how() {
+    sandboxed(|| {
+        let mut home = home();
+        let id = asking(&home, "true");
+        let eye = Eye::start(&mut home, (100, 24), &["top"]);
+        eye.until("the ask is shown", |text| text.contains("permission: shell: true"));
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        let listed = |text: &str| {
+            let row = text.lines().find(|line| line.starts_with('▸')).unwrap_or_default();
+            row.contains("stopped") && row.contains(&id[..8])
+        };
+        eye.until("its end is shown", listed);
+        eye.press("q");
+    });
+}
+
+#[test]
 fn every_way_to_end_gives_the_terminal_back() {
     sandboxed(|| {
         let mut home = home();
@@ -296,9 +350,10 @@ fn every_way_to_end_gives_the_terminal_back() {
 fn a_panic_gives_the_terminal_back_before_it_is_reported() {
     sandboxed(|| {
         let mut home = home();
+        home.set("TOP_PANIC_FOR_A_TEST", "1");
         let mut eye = Eye::start(&mut home, (80, 24), &["top"]);
         eye.until("it is shown", |text| text.contains("? help"));
-        eye.press("\x1b[200~panic for a test\x1b[201~");
+        eye.press("\x1b[200~pasted\x1b[201~");
         assert!(!eye.child.wait().expect("ends").success());
         eye.is_given_back();
         eventually("it is reported", || eye.text().contains("agentctl panicked").then_some(()));

@@ -6,7 +6,7 @@ use agentctl_core::host::Host;
 use agentctl_core::model::Time;
 
 use super::ListRow;
-use crate::face::age;
+use crate::face::{AgeForm, age};
 use crate::text::{byte_size, one_line};
 
 /// The data that the fields of every row share.
@@ -74,12 +74,17 @@ impl FieldValue {
     /// Returns the value as one line; empty if it is missing.
     #[must_use]
     pub fn line(&self, now: Time) -> String {
+        self.line_with(AgeForm::Seconds, now)
+    }
+
+    /// Returns the value as one line, with ages of this form.
+    pub(super) fn line_with(&self, ages: AgeForm, now: Time) -> String {
         match self {
             Self::Text(text) => one_line(text),
             Self::Number(number) => number.to_string(),
             Self::Size(bytes) => byte_size(*bytes),
             Self::Moment(time) => time.0.to_string(),
-            Self::Age(time) => age(now, *time),
+            Self::Age(time) => ages.text(now, *time),
             Self::Remaining(time) if *time > now => age(*time, now),
             Self::Remaining(_) => "due".to_owned(),
             Self::Ranked(_, word) => (*word).to_owned(),

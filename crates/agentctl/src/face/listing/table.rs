@@ -4,6 +4,7 @@
 use anstyle::Style;
 
 use super::{FieldValue, ListRow, RowContext, field};
+use crate::face::AgeForm;
 use crate::text::{columns, fit, fit_path};
 use crate::ui::Canvas;
 
@@ -193,6 +194,17 @@ pub fn columns_table<'a, R: ListRow>(
     wanted: &[Column],
     rows: impl Iterator<Item = &'a R>,
 ) -> TextTable {
+    columns_table_with(AgeForm::Seconds, context, wanted, rows)
+}
+
+/// Returns a table of these columns, with ages of this form.
+#[must_use]
+pub fn columns_table_with<'a, R: ListRow>(
+    ages: AgeForm,
+    context: &RowContext<'_>,
+    wanted: &[Column],
+    rows: impl Iterator<Item = &'a R>,
+) -> TextTable {
     let fields: Vec<_> = wanted.iter().map(|column| field::<R>(column.field).ok()).collect();
     let mut table = TextTable { columns: Vec::new(), painted: None, rows: Vec::new() };
     let mut has_value = vec![false; wanted.len()];
@@ -202,7 +214,7 @@ pub fn columns_table<'a, R: ListRow>(
             .zip(&mut has_value)
             .map(|(field, has_value)| {
                 let value = field.map_or(FieldValue::Missing, |field| (field.value)(context, row));
-                let line = value.line(context.now);
+                let line = value.line_with(ages, context.now);
                 *has_value |= !line.is_empty();
                 let is_painted = field.is_some_and(|field| field.name == R::PAINTED);
                 match (line.is_empty(), is_painted) {

@@ -7,9 +7,11 @@ use std::path::Path;
 
 use agentctl_core::model::{Ask, AskChoice, Reply};
 
-use super::{Action, App, Clock, Filter, Order, Purpose, Typed};
+use super::settled::{Delivery, Settlement, taken_word};
+use super::{Action, App, Clock, Filter, Order, Purpose, Secrecy, Typed};
 use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, choice_text, field_reply};
-use crate::text::{clean, columns};
+use crate::text::{break_line, columns};
+use crate::tui::charset::Charset;
 use crate::tui::keys::{Command, Focus};
 
 /// A key within this time after an ask appeared or moved was meant for what stood there before.
@@ -30,13 +32,21 @@ pub(crate) struct ShownAsk {
     /// When it appeared or changed its place.
     pub(crate) since_ms: u64,
     /// Its end, once it is not open any more.
-    pub(crate) settled: Option<String>,
+    pub(crate) settled: Option<Settlement>,
     /// An answer of ours is being delivered.
-    pub(crate) is_answered: bool,
+    pub(crate) is_delivering: bool,
     /// The answers to the first of its questions, by the name of the question.
     given: Vec<(String, Vec<String>)>,
     /// The chosen options of the current question, if several may be chosen.
     pub(crate) chosen: Vec<usize>,
+}
+
+/// The answer to one question.
+enum Given {
+    /// The numbers of options.
+    Options(Vec<usize>),
+    /// A text.
+    Text(String),
 }
 
 /// Why a key does not answer an ask.
@@ -47,7 +57,7 @@ pub(crate) enum AnswerGuard {
     /// It is not open any more.
     Settled,
     /// An answer is being delivered.
-    Answered,
+    Delivering,
     /// It cannot be answered from here.
     Unanswerable,
     /// It appeared or moved just now.
@@ -63,7 +73,7 @@ impl AnswerGuard {
         match self {
             Self::NoFocus => "Tab goes to the ask; then the key answers it",
             Self::Settled => "this ask is not open any more",
-            Self::Answered => "an answer is being delivered",
+            Self::Delivering => "an answer is being delivered",
             Self::Unanswerable => "this ask cannot be answered from here: its text says why",
             Self::JustAppeared => {
                 "this ask has just appeared or moved: read it, then press the key again"
@@ -90,8 +100,8 @@ pub(crate) fn may_answer(
     if shown.settled.is_some() {
         return Err(AnswerGuard::Settled);
     }
-    if shown.is_answered {
-        return Err(AnswerGuard::Answered);
+    if shown.is_delivering {
+        return Err(AnswerGuard::Delivering);
     }
     if shown.ask.via.is_none() {
         return Err(AnswerGuard::Unanswerable);
@@ -117,21 +127,21 @@ impl ShownAsk {
             is_read: false,
             since_ms: now_ms,
             settled: None,
-            is_answered: false,
+            is_delivering: false,
             given: Vec::new(),
             chosen: Vec::new(),
         }
     }
 
     /// Lays out its text for a width.
-    pub(crate) fn lay_out(&mut self, home: &Path, width: usize) {
+    pub(crate) fn lay_out(&mut self, home: &Path, width: usize, charset: Charset) {
         if self.width == width {
             return;
         }
         self.width = width;
         let mut text = ask_text(home, &self.ask);
-        text.extend(long_rules(&self.ask, width));
-        self.lines = text.iter().flat_map(|line| wrapped(line, width)).collect();
+        text.extend(long_rules(&self.ask, width, charset));
+        self.lines = text.iter().flat_map(|line| wrapped(line, width, charset)).collect();
     }
 
     /// Takes what changed in the same ask. If it asks for something else, it is like an ask that appears.
@@ -148,7 +158,7 @@ impl ShownAsk {
             // The text is laid out again.
             self.width = 0;
         } else {
-            *self = Self { is_answered: self.is_answered, ..Self::new(ask.clone(), now_ms) };
+            *self = Self { is_delivering: self.is_delivering, ..Self::new(ask.clone(), now_ms) };
         }
     }
 
@@ -165,58 +175,45 @@ impl ShownAsk {
 }
 
 /// Returns the rules that do not fit beside their keys: they are read like the rest of the ask.
-fn long_rules(ask: &Ask, width: usize) -> Vec<AskLine> {
+fn long_rules(ask: &Ask, width: usize, charset: Charset) -> Vec<AskLine> {
     let rules = ask.choices.iter().filter(|choice| choice.key.starts_with("always:"));
-    let texts = rules.map(|choice| clean(&choice_text(choice)).into_owned());
-    let long = texts.filter(|text| text.contains('\n') || columns(text) + 2 > width);
+    let texts = rules.map(|choice| charset.spelled_in_line(&choice_text(choice)));
+    let long = texts.filter(|text| columns(text) + 2 > width);
     long.map(|text| AskLine { kind: AskLineKind::Choice, text }).collect()
 }
 
-/// Breaks a line at exactly this width: the blanks of a command have a meaning.
-fn wrapped(line: &AskLine, width: usize) -> Vec<AskLine> {
-    let text = clean(&line.text).replace('\t', "    ");
-    let (mut lines, mut current, mut used) = (Vec::new(), String::new(), 0);
-    for c in text.chars() {
-        let wide = columns(c.encode_utf8(&mut [0; 4]));
-        if used + wide > width.max(2) {
-            lines.push(AskLine { kind: line.kind, text: std::mem::take(&mut current) });
-            used = 0;
-        }
-        used += wide;
-        current.push(c);
-    }
-    lines.push(AskLine { kind: line.kind, text: current });
-    lines
+/// Spells a line for this terminal and breaks it at its width.
+fn wrapped(line: &AskLine, width: usize, charset: Charset) -> Vec<AskLine> {
+    let text = charset.spelled_in_line(&line.text.replace('\t', "    "));
+    let kind = line.kind;
+    break_line(&text, width).into_iter().map(|text| AskLine { kind, text }).collect()
 }
 
 impl App {
-    /// Takes the asks, in the order of the sessions in the list.
-    pub(super) fn take_asks(&mut self, mut asks: Vec<Ask>) {
-        let rows = &self.list.rows;
-        asks.sort_by_cached_key(|ask| {
-            rows.iter().position(|row| row.asks(ask)).unwrap_or(usize::MAX)
-        });
-        self.asks = asks;
-    }
-
     /// Shows the ask of the selected session. A settled ask stays until a key is pressed.
     pub(super) fn show_ask(&mut self, clock: Clock) {
+        self.choose_ask(clock);
+        let shown = self.ask.as_ref().map(|shown| (&shown.ask.id, shown.settled));
+        // A settled ask keeps its place: the next one has come to it.
+        if !matches!(shown, Some((_, Some(_)))) {
+            self.ask_at = shown.and_then(|(id, _)| self.asks.iter().position(|ask| ask.id == *id));
+        }
+    }
+
+    fn choose_ask(&mut self, clock: Clock) {
         if let Some(shown) = &mut self.ask {
             let open = self.asks.iter().find(|ask| ask.id == shown.ask.id);
-            match open {
-                _ if shown.settled.is_some() => return,
-                Some(ask) => shown.refresh(ask, clock.ms),
-                None => {
-                    let row =
-                        self.list.rows.iter().find(|row| !row.is_gone && row.asks(&shown.ask));
-                    let now = match row {
-                        _ if shown.is_answered => "answered".to_owned(),
-                        Some(row) => {
-                            format!("settled: the session is {} now", row.row.status.word())
-                        }
-                        None => "settled: the session is not live any more".to_owned(),
-                    };
-                    shown.settled = Some(now);
+            match (shown.settled, open) {
+                (Some(Settlement::Ours(_) | Settlement::NotTaken), _) => return,
+                (None, Some(ask)) => shown.refresh(ask, clock.ms),
+                (None | Some(Settlement::Elsewhere(_)), _) => {
+                    let mut rows = self.list.rows.iter();
+                    let row = rows.find(|row| !row.is_gone && row.asks(&shown.ask));
+                    shown.settled = Some(if shown.is_delivering {
+                        Settlement::Ours("answered")
+                    } else {
+                        Settlement::Elsewhere(row.map(|row| row.row.status))
+                    });
                     return;
                 }
             }
@@ -278,10 +275,13 @@ impl App {
             return self.inform("nothing waits for you");
         }
         let shown = self.ask.as_ref().map(|shown| shown.ask.id.as_str());
-        let at = shown.and_then(|id| self.asks.iter().position(|ask| ask.id == id));
         let count = isize::try_from(self.asks.len()).unwrap_or(1);
+        let at = self.ask_at.and_then(|at| isize::try_from(at).ok());
         let next = match at {
-            Some(at) => (isize::try_from(at).unwrap_or(0) + by).rem_euclid(count),
+            Some(at) if shown.is_some() => (at + by).rem_euclid(count),
+            // The ask of this place was settled: the next one stands there now.
+            Some(at) if by > 0 => at.rem_euclid(count),
+            Some(at) => (at - 1).rem_euclid(count),
             None if by > 0 => 0,
             None => count - 1,
         };
@@ -314,7 +314,7 @@ impl App {
             Command::Words => return self.begin_words(),
             Command::Choose(number) => return self.choose(number, actions),
             _ => {
-                let words = key_words(ask).join(", ");
+                let words = key_words(ask, self.charset).join(", ");
                 return self.refuse(format!("this ask takes {words}"));
             }
         };
@@ -323,7 +323,7 @@ impl App {
 
     fn deliver(&mut self, reply: Reply, actions: &mut Vec<Action>) {
         let Some(shown) = &mut self.ask else { return };
-        shown.is_answered = true;
+        shown.is_delivering = true;
         actions.push(Action::Order(Order::Answer { ask: shown.ask.id.clone(), reply }));
         self.inform("the answer is being delivered …");
     }
@@ -348,7 +348,7 @@ impl App {
             }
             return;
         }
-        self.give(vec![number.to_string()], false, actions);
+        self.give(Given::Options(vec![number]), actions);
     }
 
     /// Sends the options that were chosen; says whether there were any.
@@ -363,22 +363,24 @@ impl App {
         }
         let mut chosen = shown.chosen.clone();
         chosen.sort_unstable();
-        self.give(chosen.iter().map(usize::to_string).collect(), false, actions);
+        self.give(Given::Options(chosen), actions);
         true
     }
 
     /// Answers the current question. When all are answered, the answer is delivered.
-    pub(super) fn give(&mut self, values: Vec<String>, is_text: bool, actions: &mut Vec<Action>) {
+    fn give(&mut self, given: Given, actions: &mut Vec<Action>) {
         let Some(shown) = &mut self.ask else { return };
         let Some(field) = shown.ask.fields.get(shown.given.len()) else { return };
         let words = if shown.ask.fields.len() == 1 {
-            if is_text {
-                FieldWords { text: values.into_iter().next(), ..FieldWords::default() }
-            } else {
-                let options = values.iter().filter_map(|number| number.parse().ok()).collect();
-                FieldWords { options, ..FieldWords::default() }
+            match given {
+                Given::Text(text) => FieldWords { text: Some(text), ..FieldWords::default() },
+                Given::Options(options) => FieldWords { options, ..FieldWords::default() },
             }
         } else {
+            let values = match given {
+                Given::Text(text) => vec![text],
+                Given::Options(options) => options.iter().map(usize::to_string).collect(),
+            };
             shown.given.push((field.id.clone(), values));
             shown.chosen.clear();
             if shown.given.len() < shown.ask.fields.len() {
@@ -404,54 +406,48 @@ impl App {
         if !may_type {
             return self.refuse("this ask takes no words");
         }
-        let (purpose, is_secret) = match field {
-            Some(field) => (Purpose::Answer(ask.id.clone()), field.secret),
-            None => (Purpose::Deny(ask.id.clone()), false),
+        let (purpose, secrecy) = match field {
+            Some(field) if field.secret => (Purpose::Answer(ask.id.clone()), Secrecy::Secret),
+            Some(_) => (Purpose::Answer(ask.id.clone()), Secrecy::Shown),
+            None => (Purpose::Deny(ask.id.clone()), Secrecy::Shown),
         };
-        self.typed = Some(Typed::new(purpose, String::new(), is_secret));
+        self.typed = Some(Typed::new(purpose, String::new(), secrecy));
     }
 
     /// Uses the words that were typed for an ask, if it is still the one that is shown.
-    pub(super) fn words_typed(
-        &mut self,
-        purpose: &Purpose,
-        text: String,
-        clock: Clock,
-        actions: &mut Vec<Action>,
-    ) {
-        let (Purpose::Deny(id) | Purpose::Answer(id)) = purpose else { return };
+    pub(super) fn words_typed(&mut self, typed: Typed, clock: Clock, actions: &mut Vec<Action>) {
+        let (Purpose::Deny(id) | Purpose::Answer(id)) = &typed.purpose else { return };
         let is_same = self.ask.as_ref().is_some_and(|shown| shown.ask.id == *id);
         let Some(shown) = self.ask.as_ref().filter(|_| is_same) else {
             return self.refuse("the ask that these words were for is not shown any more");
         };
         if let Err(guard) = may_answer(shown, self.focus, Command::Words, clock.ms) {
+            // The words of an ask that is still open can be sent later.
+            self.typed = (guard != AnswerGuard::Settled).then_some(typed);
             return self.refuse(guard.sentence());
         }
-        match purpose {
+        let text = typed.text;
+        match typed.purpose {
             Purpose::Deny(_) => {
                 let message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
                 self.deliver(Reply::Deny { message }, actions);
             }
             _ if text.is_empty() => self.refuse("nothing was answered: the text is empty"),
-            _ => self.give(vec![text], true, actions),
+            _ => self.give(Given::Text(text), actions),
         }
     }
 
     /// Takes note of the result of an answer.
-    pub(super) fn answered(&mut self, id: &str, lines: &Result<Vec<String>, Vec<String>>) {
+    pub(super) fn answered(&mut self, id: &str, reply: &Reply, end: Delivery) {
         let Some(shown) = self.ask.as_mut().filter(|shown| shown.ask.id == id) else { return };
-        shown.is_answered = false;
-        match lines {
-            // The footer has the whole sentence; its first words say which decision was taken.
-            Ok(lines) => {
-                let first = lines.first().and_then(|line| line.split("  ").next());
-                shown.settled = Some(first.unwrap_or("answered").to_owned());
-            }
+        shown.is_delivering = false;
+        if end == Delivery::Taken {
+            shown.settled = Some(Settlement::Ours(taken_word(reply)));
+        } else if shown.settled.is_some() {
+            shown.settled = Some(Settlement::NotTaken);
+        } else {
             // A refusal belongs to this ask; whether it is open is what the next look says.
-            Err(_) if shown.settled.is_some() => {
-                shown.settled = Some("settled otherwise: this answer was not taken".to_owned());
-            }
-            Err(_) => shown.given.clear(),
+            shown.given.clear();
         }
     }
 
@@ -460,19 +456,24 @@ impl App {
     pub(crate) fn ask_key_lines(&self, width: usize) -> Vec<String> {
         let Some(shown) = &self.ask else { return Vec::new() };
         if shown.settled.is_some() {
-            return vec!["any key goes back to the list, n to the next ask".to_owned()];
+            let next = if self.asks.is_empty() { "" } else { ", n to the next ask" };
+            return vec![match self.focus {
+                Focus::Ask => format!("any key goes back to the list{next}"),
+                Focus::List | Focus::Detail => "the next key removes it".to_owned(),
+            }];
         }
-        if shown.is_answered {
+        if shown.is_delivering {
             return vec!["the answer is being delivered …".to_owned()];
         }
         let mut keys = if self.focus == Focus::Ask || shown.ask.via.is_none() {
-            key_words(&shown.ask)
+            key_words(&shown.ask, self.charset)
         } else {
             vec!["Enter or Tab: go to the ask to answer it".to_owned()]
         };
         if let [_, _, ..] = shown.ask.fields.as_slice() {
             let at = shown.question().min(shown.ask.fields.len() - 1);
-            keys.insert(0, format!("question `{}`:", shown.ask.fields[at].id));
+            let name = self.charset.spelled_in_line(&shown.ask.fields[at].id);
+            keys.insert(0, format!("question `{name}`:"));
         }
         if !shown.chosen.is_empty() {
             let chosen: Vec<String> = shown.chosen.iter().map(usize::to_string).collect();
@@ -492,7 +493,7 @@ fn rules(ask: &Ask) -> Vec<&str> {
 }
 
 /// Returns the keys that an ask takes, each with its meaning.
-fn key_words(ask: &Ask) -> Vec<String> {
+fn key_words(ask: &Ask, charset: Charset) -> Vec<String> {
     if ask.via.is_none() {
         return Vec::new();
     }
@@ -508,7 +509,7 @@ fn key_words(ask: &Ask) -> Vec<String> {
         }
     }
     for choice in &ask.choices {
-        let text = clean(&choice_text(choice)).into_owned();
+        let text = charset.spelled_in_line(&choice_text(choice));
         match choice.key.as_str() {
             AskChoice::ALLOW => words.push(format!("a {text}")),
             AskChoice::DENY => {
@@ -533,13 +534,12 @@ fn packed(words: &[String], width: usize) -> Vec<String> {
     const GAP: &str = "   ";
     let mut lines: Vec<String> = Vec::new();
     for word in words {
-        let word = word.replace('\n', " ");
         match lines.last_mut() {
-            Some(line) if columns(line) + GAP.len() + columns(&word) <= width => {
+            Some(line) if columns(line) + GAP.len() + columns(word) <= width => {
                 line.push_str(GAP);
-                line.push_str(&word);
+                line.push_str(word);
             }
-            _ => lines.push(crate::text::fit(&word, width)),
+            _ => lines.push(crate::text::fit(word, width)),
         }
     }
     lines

@@ -1,5 +1,7 @@
 //! The content of the detail: the conversation, or a page.
 
+use agentctl_core::model::Time;
+
 use super::{Action, App, PageRequest, SessionKey, TalkRequest};
 use crate::face::Line;
 
@@ -88,10 +90,17 @@ pub(crate) struct Page {
     pub(crate) lines: Vec<PageLine>,
     /// The first visible line.
     pub(crate) first: usize,
+    /// When an age in the lines changes.
+    pub(super) stale_at: Option<Time>,
 }
 
 impl Page {
-    pub(super) fn take(&mut self, request: &PageRequest, lines: Vec<PageLine>) {
+    pub(super) fn take(
+        &mut self,
+        request: &PageRequest,
+        lines: Vec<PageLine>,
+        stale_at: Option<Time>,
+    ) {
         if self.request.as_ref() != Some(request) {
             return;
         }
@@ -99,7 +108,14 @@ impl Page {
         if self.shown.as_ref() != Some(&of) {
             self.first = 0;
         }
-        (self.lines, self.shown) = (lines, Some(of));
+        (self.lines, self.shown, self.stale_at) = (lines, Some(of), stale_at);
+    }
+
+    /// Has the page made again if an age in it has changed.
+    pub(super) fn renew(&mut self, now: Time) {
+        if self.stale_at.take_if(|at| *at <= now).is_some() {
+            self.request = None;
+        }
     }
 
     /// Says whether the lines are of this session and detail.
@@ -214,6 +230,7 @@ impl App {
         };
         let width = self.text_width();
         if self.detail == Detail::Talk || self.detail == Detail::Ask {
+            self.page.stale_at = None;
             let is_same = self.talk.request.as_ref().is_some_and(|r| r.session == session);
             let count = if is_same { self.talk.wanted.max(MESSAGES) } else { MESSAGES };
             let request = TalkRequest { session, width, count };
@@ -228,6 +245,7 @@ impl App {
         }
         let request = PageRequest { session, detail: self.detail, width };
         if self.page.request.as_ref() != Some(&request) {
+            self.page.stale_at = None;
             self.page.request = Some(request.clone());
             actions.push(Action::ReadPage(request));
         }

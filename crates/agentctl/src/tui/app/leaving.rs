@@ -1,5 +1,6 @@
 //! Leaving: an order that is under way is delivered first.
 
+use super::settled::Delivery;
 use super::{Action, App, Order, OrderResult};
 
 impl App {
@@ -16,12 +17,16 @@ impl App {
     pub(super) fn done(&mut self, result: OrderResult, actions: &mut Vec<Action>) {
         let OrderResult { order, lines } = result;
         self.open_orders = self.open_orders.saturating_sub(1);
-        if let Order::Answer { ask, .. } = &order {
-            self.answered(ask, &lines);
-        }
         let is_error = lines.is_err();
+        if let Order::Answer { ask, reply } = &order {
+            let end = if is_error { Delivery::Refused } else { Delivery::Taken };
+            self.answered(ask, reply, end);
+        }
         self.is_leaving &= !is_error;
-        let lines = lines.unwrap_or_else(|failure| failure);
+        let mut lines = lines.unwrap_or_else(|failure| failure);
+        if is_error && !self.type_again(order) {
+            lines.push("s: the text of the message is kept".to_owned());
+        }
         self.notice = Some(super::Notice { lines, is_error });
         if self.is_leaving && self.open_orders == 0 {
             actions.push(Action::Leave);

@@ -124,6 +124,17 @@ impl Filter {
     }
 }
 
+/// The numbers of rows that are not visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutOfSight {
+    /// Above the first visible one.
+    pub(crate) above: usize,
+    /// Below the last visible one.
+    pub(crate) below: usize,
+    /// Those of them that wait.
+    pub(crate) waiting: usize,
+}
+
 /// The list.
 #[derive(Debug, Default)]
 pub(crate) struct RowList {
@@ -172,9 +183,23 @@ impl RowList {
             self.key = Some(SessionKey::of(&row.row));
         } else if has_children || before.row.parent.is_none() {
             // Subagents that are hidden have not ended.
-            let row = TopRow { is_gone: true, ..TopRow::new(before.row.clone().unlisted()) };
+            let row = if before.is_gone {
+                before.clone()
+            } else {
+                TopRow { is_gone: true, ..TopRow::new(before.row.clone().unlisted()) }
+            };
             self.widths = self.widths.with(&row.row);
             self.rows.insert(place.min(self.rows.len()), row);
+        }
+    }
+
+    /// Shows how the session of a row that is gone has ended.
+    pub(super) fn take_ended(&mut self, ended: ListedRow) {
+        let key = SessionKey::of(&ended);
+        let mut rows = self.rows.iter_mut();
+        if let Some(row) = rows.find(|row| row.is_gone && key.is(&row.row)) {
+            self.widths = self.widths.with(&ended);
+            *row = TopRow { is_gone: true, ..TopRow::new(ended.with_id_of(&row.row)) };
         }
     }
 
@@ -182,6 +207,17 @@ impl RowList {
     pub(super) fn set_filter(&mut self, filter: Filter) {
         self.filter = filter;
         self.refresh(false);
+        self.drop_gone();
+    }
+
+    /// Removes the rows that were there for the selection only.
+    fn drop_gone(&mut self) {
+        let key = self.key.clone();
+        let is_kept = |row: &TopRow| !row.is_gone || key.as_ref().is_some_and(|k| k.is(&row.row));
+        if !self.rows.iter().all(is_kept) {
+            self.rows.retain(is_kept);
+            self.refresh(false);
+        }
     }
 
     fn refresh(&mut self, keeps_selected: bool) {
@@ -217,8 +253,7 @@ impl RowList {
         let before = self.at;
         self.select(place);
         if self.at != before {
-            let key = self.key.as_ref();
-            self.rows.retain(|row| !row.is_gone || key.is_some_and(|key| key.is(&row.row)));
+            self.drop_gone();
             self.refresh(false);
         }
     }
@@ -255,6 +290,16 @@ impl RowList {
         let last = self.shown.len().min(self.first + usize::from(height));
         let places = self.first.min(last)..last;
         places.filter_map(|place| Some((place == self.at, self.rows.get(*self.shown.get(place)?)?)))
+    }
+
+    /// Returns the rows that do not fit into this many lines.
+    #[must_use]
+    pub(crate) fn out_of_sight(&self, height: u16) -> OutOfSight {
+        let last = self.shown.len().min(self.first + usize::from(height));
+        let first = self.first.min(last);
+        let waits = |at: &&usize| self.rows[**at].row.status == Status::Waiting;
+        let waiting = self.shown[..first].iter().chain(&self.shown[last..]).filter(waits).count();
+        OutOfSight { above: first, below: self.shown.len() - last, waiting }
     }
 
     /// Returns the place of the selection, and the number of shown rows.

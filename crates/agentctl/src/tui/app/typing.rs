@@ -1,8 +1,10 @@
 //! The line that is typed: a filter, a message, the words of an answer, or `y`.
 
-use agentctl_core::model::{AskChoice, Reply};
+use agentctl_core::model::{AskChoice, Reply, Status};
 
-use super::{Action, App, Clock, Filter, Order, SessionKey, may_answer};
+use super::{Action, App, Clock, Filter, Order, SessionKey, ShownAsk, may_answer};
+use crate::session_table::ListedRow;
+use crate::text::{columns, fit};
 use crate::tui::keys::{Command, Focus, Key};
 
 /// The purpose of a typed line.
@@ -16,8 +18,39 @@ pub(crate) enum Purpose {
     Deny(String),
     /// The answer to a question of the ask with this id.
     Answer(String),
-    /// `y` confirms an order; the words for it, such as `stops demo 12345678`.
-    Confirm(Order, String),
+    /// `y` confirms an order.
+    Confirm(Order, Question),
+}
+
+/// The question before an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// The order and the id of its session, such as `stops 12345678`.
+    words: String,
+    /// The name of the session, or its agent.
+    name: String,
+}
+
+impl Question {
+    /// Returns the question for this many columns: the name is cut first.
+    fn text(&self, width: usize) -> String {
+        /// Columns of a name.
+        const NAME: usize = 20;
+        const REST: &str = "; any other key cancels";
+        let begin = format!("y {}", self.words);
+        let room = width.saturating_sub(columns(&begin) + columns(REST) + 1).min(NAME);
+        let name = if room > 3 { format!(" {}", fit(&self.name, room)) } else { String::new() };
+        format!("{begin}{name}{REST}")
+    }
+}
+
+/// Whether a typed text is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Secrecy {
+    /// It is shown.
+    Shown,
+    /// Each character is a star.
+    Secret,
 }
 
 /// A line that is typed.
@@ -29,26 +62,26 @@ pub(crate) struct Typed {
     pub(crate) text: String,
     /// The place of the cursor, in bytes.
     pub(crate) cursor: usize,
-    /// The text is not shown.
-    pub(crate) is_secret: bool,
+    /// Whether the text is shown.
+    pub(crate) secrecy: Secrecy,
 }
 
 impl Typed {
     /// Begins a line.
     #[must_use]
-    pub(crate) fn new(purpose: Purpose, text: String, is_secret: bool) -> Self {
-        Self { purpose, cursor: text.len(), text, is_secret }
+    pub(crate) fn new(purpose: Purpose, text: String, secrecy: Secrecy) -> Self {
+        Self { purpose, cursor: text.len(), text, secrecy }
     }
 
-    /// Returns the words before the line.
+    /// Returns the words before the line, on a screen with this many columns.
     #[must_use]
-    pub(crate) fn prompt(&self) -> String {
+    pub(crate) fn prompt(&self, width: usize) -> String {
         match &self.purpose {
             Purpose::Filter => "/".to_owned(),
             Purpose::Message(_, name) => format!("message to {name}: "),
             Purpose::Deny(_) => "deny with these words: ".to_owned(),
             Purpose::Answer(_) => "answer: ".to_owned(),
-            Purpose::Confirm(_, words) => format!("y {words}; any other key: no"),
+            Purpose::Confirm(_, question) => question.text(width),
         }
     }
 
@@ -97,10 +130,19 @@ impl Typed {
     }
 }
 
+/// Returns the name of a session with its agent and id, for prompts.
+fn name_of(row: &ListedRow) -> String {
+    let id = format!("{} {}", row.adapter, row.short_id());
+    match row.name() {
+        "" => id,
+        name => format!("{name} ({id})"),
+    }
+}
+
 impl App {
     pub(super) fn begin_filter(&mut self) {
         let text = self.list.filter.text.clone();
-        self.typed = Some(Typed::new(Purpose::Filter, text, false));
+        self.typed = Some(Typed::new(Purpose::Filter, text, Secrecy::Shown));
     }
 
     fn selected_name(&mut self) -> Option<(SessionKey, String)> {
@@ -108,31 +150,66 @@ impl App {
             self.refuse("no session is selected");
             return None;
         };
-        let id = format!("{} {}", row.row.adapter, row.row.short_id());
-        let name = match row.row.name() {
-            "" => id,
-            name => format!("{name} ({id})"),
-        };
-        Some((SessionKey::of(&row.row), name))
+        Some((SessionKey::of(&row.row), name_of(&row.row)))
     }
 
     pub(super) fn begin_message(&mut self) {
+        if self.list.selected().is_some_and(|row| row.row.status == Status::Waiting) {
+            return self.refuse("it waits for an answer: Enter goes to its ask");
+        }
         let Some((key, name)) = self.selected_name() else { return };
-        self.typed = Some(Typed::new(Purpose::Message(key, name), String::new(), false));
+        let unsent = self.unsent.take_if(|(session, _)| *session == key);
+        let text = unsent.map(|(_, text)| text).unwrap_or_default();
+        self.typed = Some(Typed::new(Purpose::Message(key, name), text, Secrecy::Shown));
+    }
+
+    /// Puts the text of a refused order back into the line that is typed. If the user went on to something else, a
+    /// message is kept for the next one to its session; says false then.
+    pub(super) fn type_again(&mut self, order: Order) -> bool {
+        let is_free = self.is_untouched && self.typed.is_none() && self.help.is_none();
+        match order {
+            Order::Send { session, text } if is_free => {
+                let mut rows = self.list.rows.iter();
+                let row = rows.find(|row| session.is(&row.row));
+                let name = row.map_or(session.adapter.to_owned(), |row| name_of(&row.row));
+                let purpose = Purpose::Message(session, name);
+                self.typed = Some(Typed::new(purpose, text, Secrecy::Shown));
+            }
+            Order::Send { session, text } => {
+                self.unsent = Some((session, text));
+                return false;
+            }
+            Order::Answer { ask, reply: Reply::Deny { message: Some(text) } } => {
+                let is_open = |shown: &ShownAsk| shown.ask.id == ask && shown.settled.is_none();
+                if is_free && self.focus == Focus::Ask && self.ask.as_ref().is_some_and(is_open) {
+                    self.typed = Some(Typed::new(Purpose::Deny(ask), text, Secrecy::Shown));
+                }
+            }
+            Order::Answer { .. } | Order::Stop(_) | Order::EndTurn(_) => {}
+        }
+        true
     }
 
     pub(super) fn begin_stop(&mut self) {
-        let Some((key, name)) = self.selected_name() else { return };
-        self.confirm(Order::Stop(key), format!("stops {name}"));
+        if let Some((key, _)) = self.selected_name() {
+            self.confirm(Order::Stop(key), "stops");
+        }
     }
 
-    fn confirm(&mut self, order: Order, words: String) {
-        self.typed = Some(Typed::new(Purpose::Confirm(order, words), String::new(), false));
+    fn confirm(&mut self, order: Order, verb: &str) {
+        let Some(row) = self.list.selected() else { return };
+        let words = format!("{verb} {}", row.row.short_id());
+        let name = match row.row.name() {
+            "" => row.row.adapter.to_owned(),
+            name => name.to_owned(),
+        };
+        let purpose = Purpose::Confirm(order, Question { words, name });
+        self.typed = Some(Typed::new(purpose, String::new(), Secrecy::Shown));
     }
 
     /// Stops the turn, after a question. An ask that offers it is answered with that; the guards of answers hold.
-    pub(super) fn stop_turn(&mut self, clock: Clock) {
-        let Some((key, name)) = self.selected_name() else { return };
+    pub(super) fn end_turn(&mut self, clock: Clock) {
+        let Some((key, _)) = self.selected_name() else { return };
         let offered = self.ask.as_ref().filter(|shown| {
             self.focus == Focus::Ask && shown.settled.is_none() && shown.ask.offers(AskChoice::STOP)
         });
@@ -143,9 +220,9 @@ impl App {
                 }
                 Order::Answer { ask: shown.ask.id.clone(), reply: Reply::Stop }
             }
-            None => Order::StopTurn(key),
+            None => Order::EndTurn(key),
         };
-        self.confirm(order, format!("ends the turn of {name}"));
+        self.confirm(order, "ends the turn of");
     }
 
     /// Inserts pasted text into the line that is typed. Without one it is ignored: pasted text is no key.
@@ -200,7 +277,7 @@ impl App {
                 self.inform(format!("the message to {name} is being sent …"));
                 actions.push(Action::Order(Order::Send { session, text: typed.text }));
             }
-            purpose => self.words_typed(&purpose, typed.text, clock, actions),
+            _ => self.words_typed(typed, clock, actions),
         }
     }
 }

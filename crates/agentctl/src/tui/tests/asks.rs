@@ -1,10 +1,11 @@
 //! The guards before an answer.
 
-use agentctl_core::model::{Reply, Session};
+use agentctl_core::model::{Reply, Session, Status};
 use serde_json::json;
 
+use super::frames::frame;
 use super::{Desk, OTHER, WAITING, ask, session};
-use crate::tui::app::{Action, Message, Order, OrderResult};
+use crate::tui::app::{Action, Message, Order, OrderResult, Settlement};
 use crate::tui::keys::{Focus, Key};
 
 const FIRST: &str = "a7f319c200000000a7f319c200000000";
@@ -126,12 +127,12 @@ fn a_settled_ask_stays_until_a_key_and_the_key_does_nothing_else() {
     let mut desk = desk("npm test");
     let running = [session(WAITING, "running", 0, "Fix it")];
     desk.look(&running, Vec::new());
-    let settled = |desk: &Desk| desk.app.ask.as_ref().and_then(|shown| shown.settled.clone());
-    assert_eq!(settled(&desk).as_deref(), Some("settled: the session is running now"));
+    let settled = |desk: &Desk| desk.app.ask.as_ref().and_then(|shown| shown.settled);
+    assert_eq!(settled(&desk), Some(Settlement::Elsewhere(Some(Status::Running))));
     // The next ask of the same session does not slide under the finger.
     let next = vec![ask(SECOND, WAITING, "rm -r build")];
     desk.look(&[session(WAITING, "waiting", 0, "Fix it")], next);
-    assert!(settled(&desk).is_some());
+    assert_eq!(settled(&desk), Some(Settlement::Elsewhere(Some(Status::Waiting))));
     desk.ms = 60_000;
     desk.press(Key::Char('x'));
     assert!(desk.app.typed.is_none(), "no stop is asked for");
@@ -161,6 +162,39 @@ fn n_goes_from_a_settled_ask_to_the_next_one_and_keeps_the_focus() {
     assert_eq!(desk.app.ask.as_ref().map(|shown| shown.ask.id.as_str()), Some(SECOND));
     desk.ms = 60_000;
     assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
+}
+
+#[test]
+fn asks_are_walked_through_in_the_order_of_their_numbers_also_after_an_answer() {
+    const THIRD: &str = "01a1dedb-0000-4000-8000-000000000003";
+    const LAST: &str = "5d5d5d5d000000005d5d5d5d00000000";
+    let rows = [
+        session(THIRD, "waiting", 0, "third"),
+        session(OTHER, "waiting", 1, "second"),
+        session(WAITING, "waiting", 2, "first"),
+    ];
+    let mut third = ask(LAST, THIRD, "make");
+    third.adapter = "codex";
+    let asks = [ask(FIRST, WAITING, "npm test"), ask(SECOND, OTHER, "rm -r build"), third];
+    let mut desk = Desk::new((80, 24));
+    desk.look(&rows, asks.to_vec());
+    let shown = |desk: &Desk| desk.app.ask.as_ref().map(|shown| shown.ask.id.clone());
+    assert_eq!(shown(&desk).as_deref(), Some(LAST), "the first row is selected");
+    let place = |desk: &Desk, words: &str| frame(desk).contains(words);
+    assert!(place(&desk, "3 of 3"), "{}", frame(&desk));
+    for (key, id) in [('n', FIRST), ('n', SECOND), ('N', FIRST), ('n', SECOND)] {
+        desk.press(Key::Char(key));
+        assert_eq!(shown(&desk).as_deref(), Some(id));
+    }
+    // The second of three is settled: the next one is the third, and the one before is the first.
+    for (key, id) in [('n', LAST), ('N', FIRST)] {
+        let mut desk = Desk::new((80, 24));
+        desk.look(&rows, asks.to_vec());
+        desk.type_keys("nn");
+        desk.look(&rows, vec![asks[0].clone(), asks[2].clone()]);
+        desk.press(Key::Char(key));
+        assert_eq!(shown(&desk).as_deref(), Some(id), "{key}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The list: selection, filter, history, orders.
 
-use super::{Desk, NOW_MS, OTHER, WAITING, at, session};
+use super::frames::frame;
+use super::{Desk, NOW_MS, OTHER, WAITING, at, look, session};
 use crate::face::{Line, LineKind};
 use crate::tui::app::{Action, Detail, MAX_TALK_LINES, Message, Order, OrderResult};
 use crate::tui::keys::{Focus, Key};
@@ -82,6 +83,24 @@ fn every_detail_is_asked_for_once_and_again_when_its_row_changes() {
 }
 
 #[test]
+fn a_page_is_made_again_when_an_age_in_it_changes() {
+    let mut desk = desk();
+    let request = |actions: &[Action]| {
+        actions.iter().find_map(|action| match action {
+            Action::ReadPage(request) => Some(request.clone()),
+            _ => None,
+        })
+    };
+    let request_of_facts = request(&desk.press(Key::Char('4'))).expect("a request");
+    let stale_at = Some(at(NOW_MS));
+    let page = Message::Page { request: request_of_facts, lines: Vec::new(), stale_at };
+    assert_eq!(request(&desk.tell(page)), None);
+    assert_eq!(desk.app.next_change(), stale_at);
+    assert!(request(&desk.tell(Message::Timer)).is_some());
+    assert_eq!(request(&desk.tell(Message::Timer)), None, "once");
+}
+
+#[test]
 fn a_stop_needs_y_and_names_the_session_that_was_selected() {
     let mut desk = desk();
     let orders = |actions: Vec<Action>| -> Vec<Order> {
@@ -103,7 +122,7 @@ fn a_stop_needs_y_and_names_the_session_that_was_selected() {
     let [Order::Send { session, text }] = sent.as_slice() else { panic!("{sent:?}") };
     assert_eq!((session.id.as_deref(), text.as_str()), (Some(THIRD), "hello there"));
     assert_eq!(orders(desk.press(Key::Char('X'))), [], "it asks first");
-    assert!(matches!(orders(desk.press(Key::Char('y'))).as_slice(), [Order::StopTurn(_)]));
+    assert!(matches!(orders(desk.press(Key::Char('y'))).as_slice(), [Order::EndTurn(_)]));
 }
 
 #[test]
@@ -223,18 +242,45 @@ fn a_selected_session_that_ends_stays_selected_until_the_user_moves() {
         session(WAITING, "waiting", 1, "Fix the login"),
         session(THIRD, "idle", 3, "Rename the brand"),
     ];
-    for _ in 0..2 {
-        desk.look(&others, Vec::new());
+    let is_read = |action: &Action| matches!(action, Action::ReadEnd(_));
+    for count in [1, 0] {
+        let actions = desk.look(&others, Vec::new());
         assert_eq!(selected(&desk), OTHER);
+        assert_eq!(actions.iter().filter(|action| is_read(action)).count(), count);
     }
     let row = desk.app.list.selected().expect("a row");
     assert!(row.is_gone && desk.app.list.rows.len() == 3);
+    let shown = frame(&desk);
+    assert!(shown.contains("ended      claude-code  77aa01c2"), "{shown}");
+    assert!(shown.contains("gone · Write docs"), "{shown}");
+    // Its record says how it ended.
+    let mut ended = session(OTHER, "stopped", 0, "Write docs");
+    ended.outcome = Some(agentctl_core::model::Outcome::Finished);
+    let row = look(&[ended], Vec::new()).rows.remove(0).row;
+    desk.tell(Message::Ended(Box::new(row)));
+    desk.look(&others, Vec::new());
+    let shown = frame(&desk);
+    assert!(shown.contains("stopped    claude-code  77aa01c2"), "{shown}");
+    assert!(shown.contains("finished · Write docs"), "{shown}");
     let counted: usize = desk.app.counts().iter().map(|(_, count)| count).sum();
     assert_eq!(counted, 2, "the session that is not listed is not counted");
     let Order::Stop(key) = stopping(&mut desk) else { panic!("a stop") };
     assert_eq!(key.id.as_deref(), Some(OTHER), "an order goes to the session that is shown");
     desk.press(Key::Down);
     assert_eq!((selected(&desk).as_str(), desk.app.list.rows.len()), (THIRD, 2));
+}
+
+#[test]
+fn a_session_that_ended_leaves_the_list_when_a_filter_takes_the_selection_from_it() {
+    let mut desk = desk();
+    desk.press(Key::Down);
+    let others = [session(WAITING, "waiting", 1, "Fix the login")];
+    desk.look(&others, Vec::new());
+    desk.type_keys("/!");
+    desk.press(Key::Enter);
+    assert_eq!(selected(&desk), WAITING);
+    desk.press(Key::Escape);
+    assert_eq!((selected(&desk).as_str(), desk.app.list.rows.len()), (WAITING, 1));
 }
 
 #[test]

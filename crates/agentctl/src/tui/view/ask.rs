@@ -41,11 +41,16 @@ fn draw_bar(canvas: &mut Canvas, app: &App, shown: &ShownAsk, line: u16) {
     match &shown.settled {
         Some(settled) => {
             title.push(("─ ".to_owned(), dimmed()));
-            title.push((format!("{settled} "), bold()));
+            title.push((format!("{} ", settled.sentence()), bold()));
         }
         None => {
             if let Some(since) = ask.since {
-                right.push(format!("since {}", age_to_the_minute(app.now, since)));
+                let age = age_to_the_minute(app.now, since);
+                right.push(if age == "now" {
+                    "just now".to_owned()
+                } else {
+                    format!("since {age}")
+                });
             }
             if let Some(until) = ask.until {
                 right.push(format!("until {}", local_minute(until)));

@@ -3,7 +3,7 @@
 use agentctl_core::model::Role;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::{Canvas, bold, dimmed, lines_of};
+use super::{Canvas, arrows, bold, dimmed, lines_of};
 use crate::face::{Line, LineKind, SpanStyle};
 use crate::text::fit;
 use crate::tui::app::{App, DETAILS, Detail, PageLineKind};
@@ -12,7 +12,7 @@ use crate::tui::layout::{Band, Layout};
 
 pub(super) fn draw(canvas: &mut Canvas, app: &App, layout: Layout) {
     for line in lines_of(layout.bar) {
-        draw_bar(canvas, app, line);
+        draw_bar(canvas, app, (line, layout.detail));
     }
     let Some(session) = app.list.selected_key() else { return };
     match app.detail {
@@ -32,18 +32,20 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, layout: Layout) {
     }
 }
 
+/// A screen with fewer columns is narrow.
+const NARROW: u16 = 66;
 /// Columns of a session's name in the bar.
 const NAME: usize = 20;
 /// Columns of a session's name in the bar of a narrow screen.
 const NARROW_NAME: usize = 12;
 
-fn draw_bar(canvas: &mut Canvas, app: &App, line: u16) {
+fn draw_bar(canvas: &mut Canvas, app: &App, (line, detail): (u16, Band)) {
     let Some(row) = app.list.selected() else {
         return canvas.rule(line, &[], "");
     };
     let has_focus = app.focus == Focus::Detail;
     let name_style = if has_focus { bold().add_modifier(Modifier::REVERSED) } else { bold() };
-    let is_narrow = canvas.width() < 66;
+    let is_narrow = canvas.width() < NARROW;
     let id = row.row.short_id();
     let name = match (row.row.name(), is_narrow) {
         ("", true) => format!(" {id} "),
@@ -52,22 +54,33 @@ fn draw_bar(canvas: &mut Canvas, app: &App, line: u16) {
         (name, false) => format!(" {} ({} {id}) ", fit(name, NAME), row.row.adapter),
     };
     let mut title = vec![(name, name_style), ("─".to_owned(), dimmed())];
-    for (at, detail) in DETAILS.iter().enumerate() {
-        let is_shown = *detail == app.detail;
+    for (at, name) in DETAILS.iter().enumerate() {
+        let is_shown = *name == app.detail;
         let gap = if at == 0 || is_narrow { " " } else { " · " };
         title.push((gap.to_owned(), dimmed()));
-        let text = format!("{} {}", at + 1, detail.word());
+        let text = format!("{} {}", at + 1, name.word());
         let style = if is_shown { bold().add_modifier(Modifier::UNDERLINED) } else { dimmed() };
         title.push((text, style));
     }
     title.push((" ".to_owned(), dimmed()));
     let right = match app.detail {
-        Detail::Talk if !app.talk.is_read => "",
-        Detail::Talk if app.talk.is_following() => "following",
-        Detail::Talk => "held: f follows",
-        _ => "",
+        Detail::Talk if !app.talk.is_read => String::new(),
+        Detail::Talk if app.talk.is_following() => "following".to_owned(),
+        Detail::Talk => "held: f follows".to_owned(),
+        Detail::Ask => String::new(),
+        Detail::Why | Detail::Facts | Detail::Changes => page_rest(app, detail),
     };
-    canvas.rule(line, &title, right);
+    canvas.rule(line, &title, &right);
+}
+
+/// Says how many lines of the page are out of sight, such as `↑9 ↓3`.
+fn page_rest(app: &App, band: Band) -> String {
+    if !app.list.selected_key().is_some_and(|key| app.page.shows(key, app.detail)) {
+        return String::new();
+    }
+    let above = app.page.first;
+    let below = app.page.lines.len().saturating_sub(above + usize::from(band.height));
+    arrows(above, below).trim_start().to_owned()
 }
 
 fn draw_talk(canvas: &mut Canvas, app: &App, band: Band) {

@@ -1,52 +1,91 @@
 //! The footer: the line that is typed, a notice, or the most useful keys.
 
+use agentctl_core::model::Status;
 use ratatui::style::{Color, Style};
 
 use super::{Canvas, bold, dimmed, lines_of};
-use crate::text::{clean, columns, fit, wrap};
-use crate::tui::app::{App, Purpose, Typed};
+use crate::text::{clean, columns, fit};
+use crate::tui::app::{App, Purpose, Secrecy, Typed};
 use crate::tui::keys::Focus;
 use crate::tui::layout::Band;
 
 pub(super) fn draw(canvas: &mut Canvas, app: &App, band: Band, cursor: &mut Option<(u16, u16)>) {
     if let Some(typed) = &app.typed {
-        *cursor = draw_typed(canvas, typed, band.top);
+        let last = band.height.saturating_sub(1);
+        draw_notice(canvas, app, Band { height: last, ..band });
+        *cursor = draw_typed(canvas, typed, band.top + last);
         return;
     }
-    if let Some(notice) = &app.notice {
-        let style = if notice.is_error { bold().fg(Color::Red) } else { Style::new() };
-        let width = app.text_width();
-        let lines =
-            notice.lines.iter().flat_map(|line| wrap(&clean(line).replace('\n', " "), width));
-        for (at, line) in lines_of(band).zip(lines) {
-            canvas.text((1, at), &line, style);
-        }
-        return;
+    if app.notice.is_some() {
+        return draw_notice(canvas, app, band);
     }
-    let keys = match app.focus {
-        Focus::Ask => "Esc back to the list · j k scroll · ? help",
+    let mut keys = keys(app);
+    if app.list.selected().is_some_and(|row| row.row.status == Status::Waiting) {
+        keys.retain(|key| *key != SEND);
+    }
+    while columns(&keys.join(" · ")) > app.text_width() {
+        keys.pop();
+    }
+    canvas.text((1, band.top), &keys.join(" · "), dimmed());
+}
+
+/// A session that waits takes no message.
+const SEND: &str = "s send";
+
+/// Returns the most useful of the keys that do something now.
+fn keys(app: &App) -> Vec<&'static str> {
+    let is_settled = app.ask.as_ref().is_some_and(|shown| shown.settled.is_some());
+    let has_ask = app.ask.is_some() && !is_settled;
+    match app.focus {
+        // Any key goes back, as the ask says.
+        Focus::Ask if is_settled => Vec::new(),
+        Focus::Ask => vec!["Esc back to the list", "j k scroll", "? help"],
         Focus::Detail => {
-            "Esc back · j k scroll · 1-5 details · f follow · s send · x stop · ? help"
+            vec!["Esc back", "j k scroll", "1-5 details", "f follow", SEND, "x stop", "? help"]
         }
-        Focus::List if app.ask.is_some() => {
-            "Enter answer · 1-5 details · n next ask · s send · x stop · q quit"
+        Focus::List if app.list.selected().is_none() => {
+            vec!["/ filter", "H history", "? help", "q quit"]
         }
-        Focus::List => "Enter open · 1-5 details · / filter · H history · s send · x stop · q quit",
-    };
-    canvas.text((1, band.top), &fit(keys, app.text_width()), dimmed());
+        Focus::List if has_ask && app.asks.len() > 1 => {
+            vec!["Enter answer", "1-5 details", "n next ask", "x stop", "? help", "q quit"]
+        }
+        Focus::List if has_ask => vec!["Enter answer", "1-5 details", "x stop", "? help", "q quit"],
+        Focus::List => {
+            vec!["Enter open", "1-5 details", "/ filter", "H history", SEND, "x stop", "q quit"]
+        }
+    }
+}
+
+/// Draws as much of the notice as there is room for; a cut is marked.
+fn draw_notice(canvas: &mut Canvas, app: &App, band: Band) {
+    let is_error = app.notice.as_ref().is_some_and(|notice| notice.is_error);
+    let style = if is_error { bold().fg(Color::Red) } else { Style::new() };
+    let (lines, height) = (app.notice_lines(), usize::from(band.height));
+    let is_cut = lines.len() > height;
+    for (at, (line, number)) in lines_of(band).zip(lines.iter().zip(1..)) {
+        if is_cut && number == height {
+            canvas.text((1, at), &fit(&format!("{line} …"), app.text_width()), style);
+        } else {
+            canvas.text((1, at), line, style);
+        }
+    }
 }
 
 /// Draws the line that is typed, and returns the place of the cursor.
 fn draw_typed(canvas: &mut Canvas, typed: &Typed, line: u16) -> Option<(u16, u16)> {
     let width = usize::from(canvas.width()).saturating_sub(2);
     if matches!(typed.purpose, Purpose::Confirm(..)) {
-        canvas.text((1, line), &fit(&typed.prompt(), width), bold());
+        canvas.text((1, line), &fit(&typed.prompt(width), width), bold());
         return None;
     }
-    let prompt = fit(&typed.prompt(), width.saturating_sub(10).max(10));
+    let prompt = fit(&typed.prompt(width), width.saturating_sub(10).max(10));
     let column = canvas.text((1, line), &prompt, bold());
     let shown = |text: &str| {
-        if typed.is_secret { "*".repeat(text.chars().count()) } else { clean(text).into_owned() }
+        if typed.secrecy == Secrecy::Secret {
+            "*".repeat(text.chars().count())
+        } else {
+            clean(text).into_owned()
+        }
     };
     let (before, after) = (shown(&typed.text[..typed.cursor]), shown(&typed.text[typed.cursor..]));
     let room = usize::from(canvas.width().saturating_sub(column + 2));

@@ -12,11 +12,10 @@ const KEYS: usize = 8;
 pub(super) fn draw(canvas: &mut Canvas, app: &App, first: usize) {
     let lines = lines();
     let height = usize::from(app.size.1.saturating_sub(1)).max(1);
-    let first = first.min(lines.len().saturating_sub(height));
     for (at, (text, style)) in (0..).zip(lines.iter().skip(first).take(height)) {
         canvas.text((1, at), text, *style);
     }
-    let more = if first + height < lines.len() { "j k PgDn scroll · " } else { "" };
+    let more = if lines.len() > height { "j k PgDn g G scroll · " } else { "" };
     let line = app.size.1.saturating_sub(1);
     canvas.text((1, line), &format!("{more}any other key goes back"), dimmed());
 }
