@@ -93,7 +93,9 @@ pub use self::output_line::{OutputKind, OutputLine};
 pub use self::paced_feed::{NextStep, PacedFeed};
 pub use self::refused_word::{not_named, refused_word};
 pub use self::row_changes::RowChanges;
-pub use self::sent::{not_sent, sent_line, turn_ended_line, turn_not_ended, unconfirmed};
+pub use self::sent::{
+    not_sent, only_for_start, sent_line, turn_ended_line, turn_not_ended, unconfirmed,
+};
 pub use self::sentences::{
     exit_text, exit_value, fault_text, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,

@@ -4,12 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::launch::is_remote;
-use super::{Fleet, NotOne};
+use super::{Fleet, NotOne, WaitTarget};
 use crate::adapters::Root;
 use crate::adapters::answering::NotSaid;
 use crate::fleet;
 use crate::model::{Fault, SCHEMA_VERSION, Session, Status};
 use crate::send::{self, SendError, Sent};
+use crate::transcript::Transcript;
 
 /// The order to send a message.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -34,12 +35,13 @@ pub enum MessageWay {
     Steered,
 }
 
-/// The answer to `send --json` for a live session.
+/// The answer to `send --json` for a live session. For a session that has ended, which is resumed, the answer is
+/// the session itself, as of `launch --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct SendDocument {
     /// The version of this document.
     pub schema_version: u32,
-    /// The session before the message.
+    /// The session before the message; with `--wait` at the end of the turn.
     pub session: Session,
     /// The id of the message.
     pub message_id: String,
@@ -57,6 +59,14 @@ pub struct SendDocument {
 
 /// Why a message was not sent.
 #[derive(Debug)]
+impl SendDocument {
+    /// Returns the name of the session for a request to wait for it.
+    #[must_use]
+    pub fn wait_target(&self) -> Option<WaitTarget> {
+        WaitTarget::of(&self.session.target())
+    }
+}
+
 pub enum NotSent {
     /// The text names no single session.
     NotOne(NotOne),
@@ -69,6 +79,13 @@ pub enum NotSent {
 impl NotSent {
     /// Says whether the message is for a resume: of an ended session, or of one whose state is unknown or that is
     /// not found, where the resume says why it refuses.
+    fn of(error: SendError) -> Self {
+        match error {
+            SendError::Ended => Self::Ended,
+            error => Self::Failed(error),
+        }
+    }
+
     #[must_use]
     pub fn is_for_resume(&self) -> bool {
         matches!(self, Self::Ended | Self::NotOne(_) | Self::Failed(SendError::Unknown(..)))
@@ -104,15 +121,34 @@ impl Fleet {
     pub fn send(&self, request: &SendRequest) -> Result<SendDocument, NotSent> {
         let found = self.target(&request.session).map_err(NotSent::NotOne)?;
         if self.adapter(found.target.adapter).is_some_and(is_remote) {
+        self.send_telling(request, &mut |_| {})
+    }
+
+    /// Returns the session that a text names if a message would reach it in its process, and fails as [`Fleet::send`]
+    /// does. Nothing is sent.
+    pub fn live_receiver(&self, text: &str) -> Result<Session, NotSent> {
+        let found = self.target(text).map_err(NotSent::NotOne)?;
+        if self.adapter(found.target.adapter).is_some_and(is_remote) {
+            send::check_not_waiting(self, &found.target).map_err(NotSent::Failed)?;
+            return Err(NotSent::Ended);
+        }
+        send::live_receiver(self, &found.target).map_err(NotSent::of)
+    }
+
+    /// Sends a message as [`Fleet::send`] does. `tell` gets the conversation at the place before the message, once the
+    /// message was handed over.
+    pub fn send_telling(
+        &self,
+        request: &SendRequest,
+        tell: &mut dyn FnMut(Transcript),
+    ) -> Result<SendDocument, NotSent> {
             send::check_not_waiting(self, &found.target).map_err(NotSent::Failed)?;
             // Its server takes messages at any other time: a resume hands them over.
             return Err(NotSent::Ended);
         }
         let sent = send::send(self, &found.target, &request.text, request.when_idle);
-        let sent = sent.map_err(|error| match error {
-            SendError::Ended => NotSent::Ended,
-            error => NotSent::Failed(error),
-        })?;
+        let sent = sent.map_err(NotSent::of)?;
+        sent.conversation.into_iter().for_each(tell);
         let mut faults = found.faults;
         faults.extend(sent.faults);
         Ok(SendDocument {

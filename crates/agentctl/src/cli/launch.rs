@@ -15,7 +15,7 @@ use agentctl_core::adapters::ALL;
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
     Fleet, FuseRequest, GroupLaunchRequest, LaunchDocument, LaunchNews, LaunchRequest,
-    LaunchSubject, PlanPlace, PromptContext, WaitRequest, WorktreeRequest,
+    LaunchSubject, PlanPlace, PromptContext, WaitRequest, WaitTarget, WorktreeRequest,
 };
 use agentctl_core::fuses::{Action, Conditions};
 use agentctl_core::host::Host;
@@ -178,15 +178,17 @@ impl Words {
             return Err(Failure::new(Kind::Usage, message)
                 .hint("write the agent into the file, or leave --matrix out"));
         }
-        let hint =
-            "write `agentctl launch ADAPTER \"PROMPT\"`, or give it with --prompt or --prompt-file";
         if !has_prompt && options.matrix.is_none() {
             let adapter = adapter.as_deref().unwrap_or("ADAPTER");
             return Err(Failure::new(Kind::Usage, "no prompt is given").hint(format!(
                 "write `agentctl launch {adapter} \"PROMPT\"`, or give it with --prompt or --prompt-file"
             )));
         }
-        let prompt = if has_prompt { Some(prompt(text.as_deref(), file, hint)?) } else { None };
+        let prompt = if has_prompt {
+            Some(prompt(text.as_deref(), file, &PromptWord::PROMPT)?)
+        } else {
+            None
+        };
         let context = std::mem::take(&mut args.context);
         let context = context.context(ui, text.as_deref() == Some("-"))?;
         Ok(Self { adapter, prompt, context })
@@ -212,12 +214,27 @@ fn prompt_in_place_of_adapter(word: &str, has_prompt: bool, has_default: bool) -
         (false, false) => failure.hint(known),
     }
 }
+/// The words about a text for an agent that is missing.
+pub(super) struct PromptWord {
+    word: &'static str,
+    hint: &'static str,
+}
+
+impl PromptWord {
+    const PROMPT: Self = Self {
+        word: "prompt",
+        hint: "write `agentctl launch ADAPTER \"PROMPT\"`, or give it with --prompt or --prompt-file",
+    };
+    pub(super) const MESSAGE: Self =
+        Self { word: "message", hint: "write `agentctl send ID \"MESSAGE\"`" };
+}
+
 
 /// Returns the prompt: typed, from stdin, or from a file.
 pub(super) fn prompt(
     text: Option<&str>,
     file: Option<&std::path::Path>,
-    hint: &str,
+    PromptWord { word, hint }: &PromptWord,
 ) -> Result<Vec<u8>, Failure> {
     let bytes = match (text, file) {
         (Some("-"), _) => {
@@ -228,12 +245,12 @@ pub(super) fn prompt(
         (Some(text), _) => text.as_bytes().to_vec(),
         (None, Some(file)) => std::fs::read(file).map_err(|e| {
             Failure::new(Kind::Failed, format!("{} cannot be read: {e}", file.display()))
-                .hint("give the prompt with -p TEXT, or name a file that is there")
+                .hint(format!("give the {word} with -p TEXT, or name a file that is there"))
         })?,
         (None, None) => Vec::new(),
     };
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(Failure::new(Kind::Usage, "the prompt is empty").hint(hint));
+        return Err(Failure::new(Kind::Usage, format!("the {word} is empty")).hint(*hint));
     }
     Ok(bytes)
 }
@@ -287,7 +304,7 @@ fn end_when_idle(
 
 /// How long a launch command stays.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stay {
+pub(super) enum Stay {
     /// It exits once the id is printed.
     Not,
     /// Until the turn is over.
@@ -298,7 +315,7 @@ enum Stay {
 
 impl Flags {
     /// Returns the tasks after the launch.
-    fn after(&self) -> Result<After, Failure> {
+    pub(super) fn after(&self) -> Result<After, Failure> {
         if self.timeout.is_some() && !(self.wait || self.follow) {
             return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow").hint(
                 "add --wait; how long an agent may take to start is `launch` below [deadline]",
@@ -321,11 +338,19 @@ impl Stay {
 
 /// The tasks after a session has begun.
 #[derive(Clone, Copy)]
-struct After {
-    json: bool,
-    stay: Stay,
+pub(super) struct After {
+    pub(super) json: bool,
+    pub(super) stay: Stay,
     timeout_ms: Option<u64>,
 }
+impl After {
+    /// Returns the request to wait until the turn of this session is over.
+    pub(super) fn request(self, target: WaitTarget) -> WaitRequest {
+        let timeout_ms = self.timeout_ms;
+        WaitRequest { targets: vec![target], timeout_ms, ..WaitRequest::default() }
+    }
+}
+
 
 /// The results of the reports during a launch.
 struct Told {
@@ -389,8 +414,7 @@ fn attend(
     let Some(target) = document.wait_target() else {
         return Err(unseen_after_launch(&document.id));
     };
-    let timeout_ms = after.timeout_ms;
-    let mut request = WaitRequest { targets: vec![target], timeout_ms, ..WaitRequest::default() };
+    let mut request = after.request(target);
     if after.stay == Stay::Following {
         let form = if after.json { Form::Json } else { Form::Human };
         return wait::follow(ui, fleet, &request, (form, told.transcript));

@@ -153,7 +153,12 @@ pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
     let command = || Cli::command().color(colour.unwrap_or_default().into());
     let matches = command().try_get_matches_from(&args);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => dispatch(ui, cli.command),
+        Ok(mut cli) => {
+            if let Command::Resume(resume) = &mut cli.command {
+                resume.set_verb(&args);
+            }
+            dispatch(ui, cli.command)
+        }
         Err(_) if names_no_command(&args) && top::is_possible(ui) => {
             dispatch(ui, Command::Top(top::TopArgs::default()))
         }

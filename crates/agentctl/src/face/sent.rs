@@ -55,7 +55,10 @@ pub fn not_sent(fleet: &Fleet, text: &str, why: NotSent) -> Failure {
             let message = format!("{} is live{}: {why}", name(&session), pid.unwrap_or_default());
             let failure = Failure::new(Kind::Refused, message);
             failure.hint(hint.unwrap_or_else(|| {
-                "`agentctl stop` it first, or `agentctl resume --fork` goes on in a copy".to_owned()
+                let id = session.id.as_deref().unwrap_or(text);
+                format!(
+                    "`agentctl stop {id}` first, or `agentctl send --fork {id}` goes on in a copy"
+                )
             }))
         }
         SendError::Unknown(session, faults) => {
@@ -65,6 +68,18 @@ pub fn not_sent(fleet: &Fleet, text: &str, why: NotSent) -> Failure {
         }
         SendError::Io(error) => error.into(),
     }
+}
+
+/// Says that an option is for a process that is started, and that the session has one already.
+#[must_use]
+pub fn only_for_start(session: &Session, option: &str) -> Failure {
+    let message = format!(
+        "{} is live: {option} counts only for a session that is started; nothing was sent",
+        name(session)
+    );
+    let id = session.id.as_deref().unwrap_or_default();
+    let hint = format!("leave it out, or `agentctl stop {id}` first");
+    Failure::new(Kind::Refused, message).hint(hint)
 }
 
 /// Says why it is not known that a message arrived; `None` if the session's own record holds it.

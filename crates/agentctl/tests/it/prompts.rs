@@ -49,6 +49,8 @@ fn a_prompt_that_is_missing_or_given_twice_is_one_sentence_with_the_right_hint()
                 "give the prompt once",
             ),
             (vec!["resume"], "no message is given", "`agentctl resume -p \"MESSAGE\"`"),
+            (vec!["send"], "no message is given", "`agentctl send -p \"MESSAGE\"`"),
+            (vec!["send", "painter", " "], "the message is empty", "`agentctl send ID"),
             (
                 vec!["resume", "painter"],
                 "no message is given for the session `painter`",

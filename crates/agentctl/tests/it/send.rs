@@ -77,6 +77,7 @@ fn a_one_shot_run_takes_no_message() {
         let refused = home.run(&["send", &id, "hello"]);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         assert!(refused.stderr.contains("--keep"), "{}", refused.stderr);
+        assert!(refused.stderr.contains(&format!("`agentctl send {id}`")), "{}", refused.stderr);
         assert_eq!(said(&home, &id).len(), 1);
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
     });
@@ -212,5 +213,69 @@ fn the_hint_of_a_wait_names_the_ask_of_the_session_that_it_prints() {
         let late = first(&["--for", "idle", "--timeout", "1s"]);
         assert!(late.starts_with(ask.as_str()), "it is timed out");
         assert_eq!(home.run(&["stop", "--group", "zz", "-y"]).code, Some(0));
+    });
+}
+
+#[test]
+fn a_message_to_a_live_session_is_waited_for_and_followed() {
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:one]]");
+        let waited = home.run(&["send", &id, "more [[delay:0.3]] [[say:two]]", "--wait"]);
+        assert_eq!(waited.code, Some(0), "{}", waited.stderr);
+        assert!(waited.stdout.contains("turn begun"), "{}", waited.stdout);
+        assert!(home.run(&["logs", &id]).stdout.contains("two"), "the turn is over");
+        let json = home.run(&["send", &id, "y [[delay:0.3]] [[say:three]]", "--wait", "--json"]);
+        let told = json.json();
+        let facts = (&told["confirmed"], &told["session"]["status"]);
+        assert_eq!(facts, (&Value::Bool(true), &"idle".into()), "{}", json.stderr);
+        let followed = home.run(&["send", &id, "z [[delay:0.3]] [[say:four]]", "--follow"]);
+        assert_eq!(followed.code, Some(0), "{}", followed.stderr);
+        assert!(followed.stdout.contains("four"), "{}", followed.stdout);
+        assert!(!followed.stdout.contains("three"), "only what follows: {}", followed.stdout);
+        let late = home.run(&["send", &id, "h [[hang]]", "--wait", "--timeout", "1s"]);
+        assert_eq!(late.code, Some(124), "{}", late.stderr);
+        assert_eq!(home.run(&["stop", "--turn", &id]).code, Some(0));
+        let asked = home.run(&["send", &id, "p [[permit:true]]", "--wait"]);
+        assert_eq!(asked.code, Some(10), "{}", asked.stderr);
+        let ask = ask_of(&home, &id)["id"].as_str().expect("an id")[..6].to_owned();
+        assert!(asked.stderr.contains(&ask), "{}", asked.stderr);
+        assert_eq!(home.run(&["send", &id, "m", "--timeout", "1s"]).code, Some(2));
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}
+
+#[test]
+fn a_live_session_takes_a_group_and_refuses_options_for_a_process() {
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:one]]");
+        let options: [&[&str]; 9] = [
+            &["--model", "m"],
+            &["--permissions", "edits"],
+            &["--ask"],
+            &["--keep=5m"],
+            &["--env", "A=b"],
+            &["--on-create", "true"],
+            &["--on-complete", "true"],
+            &["--callback-session", "c"],
+            &["--", "--foo"],
+        ];
+        for option in options {
+            let args = [&["send", &id, "no [[say:never]]"], option].concat();
+            let refused = home.run(&args);
+            assert_eq!(refused.code, Some(5), "{option:?}: {}", refused.stderr);
+            let word = option[0].split('=').next().expect("a word");
+            assert!(refused.stderr.contains(word), "{option:?}: {}", refused.stderr);
+            assert!(refused.stderr.contains("is live"), "{option:?}: {}", refused.stderr);
+        }
+        assert_eq!(home.run(&["send", &id, "no", "--group", " "]).code, Some(2));
+        assert_eq!(said(&home, &id).len(), 1, "nothing was sent");
+        let sent = home.run(&["send", &id, "yes [[say:two]]", "--group", "crew"]);
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        assert_eq!(status(&home, &id)["group"], "crew");
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        let resumed = home.run(&["send", &id, "back [[say:three]]", "--model", "m", "--wait"]);
+        assert_eq!(resumed.code, Some(0), "an ended session takes them: {}", resumed.stderr);
     });
 }
