@@ -8,9 +8,10 @@ use super::{Fleet, NotOne, WaitTarget};
 use crate::adapters::Root;
 use crate::adapters::answering::NotSaid;
 use crate::fleet;
-use crate::model::{Fault, SCHEMA_VERSION, Session, Status};
+use crate::model::{Fault, SCHEMA_VERSION, Session, Status, Target};
 use crate::send::{self, SendError, Sent};
 use crate::transcript::Transcript;
+use crate::wait::{Quorum, Until, WaitOptions, wait};
 
 /// The order to send a message.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -57,8 +58,6 @@ pub struct SendDocument {
     pub faults: Vec<Fault>,
 }
 
-/// Why a message was not sent.
-#[derive(Debug)]
 impl SendDocument {
     /// Returns the name of the session for a request to wait for it.
     #[must_use]
@@ -67,6 +66,8 @@ impl SendDocument {
     }
 }
 
+/// Why a message was not sent.
+#[derive(Debug)]
 pub enum NotSent {
     /// The text names no single session.
     NotOne(NotOne),
@@ -77,8 +78,6 @@ pub enum NotSent {
 }
 
 impl NotSent {
-    /// Says whether the message is for a resume: of an ended session, or of one whose state is unknown or that is
-    /// not found, where the resume says why it refuses.
     fn of(error: SendError) -> Self {
         match error {
             SendError::Ended => Self::Ended,
@@ -86,6 +85,8 @@ impl NotSent {
         }
     }
 
+    /// Says whether the message is for a resume: of an ended session, or of one whose state is unknown or that is
+    /// not found, where the resume says why it refuses.
     #[must_use]
     pub fn is_for_resume(&self) -> bool {
         matches!(self, Self::Ended | Self::NotOne(_) | Self::Failed(SendError::Unknown(..)))
@@ -97,7 +98,7 @@ impl NotSent {
 pub struct TurnEndDocument {
     /// The version of this document.
     pub schema_version: u32,
-    /// The session before its turn was ended.
+    /// The session after its turn was ended, as it was last seen.
     pub session: Session,
     /// The sources that could not be asked.
     pub faults: Vec<Fault>,
@@ -119,8 +120,6 @@ pub enum TurnNotEnded {
 impl Fleet {
     /// Sends a message to the live session that a text names.
     pub fn send(&self, request: &SendRequest) -> Result<SendDocument, NotSent> {
-        let found = self.target(&request.session).map_err(NotSent::NotOne)?;
-        if self.adapter(found.target.adapter).is_some_and(is_remote) {
         self.send_telling(request, &mut |_| {})
     }
 
@@ -142,6 +141,8 @@ impl Fleet {
         request: &SendRequest,
         tell: &mut dyn FnMut(Transcript),
     ) -> Result<SendDocument, NotSent> {
+        let found = self.target(&request.session).map_err(NotSent::NotOne)?;
+        if self.adapter(found.target.adapter).is_some_and(is_remote) {
             send::check_not_waiting(self, &found.target).map_err(NotSent::Failed)?;
             // Its server takes messages at any other time: a resume hands them over.
             return Err(NotSent::Ended);
@@ -169,8 +170,16 @@ impl Fleet {
     /// Ends the turn of the live session that a text names; its process stays.
     pub fn end_turn(&self, text: &str) -> Result<TurnEndDocument, TurnNotEnded> {
         let found = self.target(text).map_err(TurnNotEnded::NotOne)?;
-        let inspected = self.inspect(&found.target);
-        let mut faults = found.faults;
+        self.end_turn_of(&found.target, found.faults)
+    }
+
+    /// Ends the turn of this live session; its process stays. The faults are those of the way to it.
+    pub fn end_turn_of(
+        &self,
+        target: &Target,
+        mut faults: Vec<Fault>,
+    ) -> Result<TurnEndDocument, TurnNotEnded> {
+        let inspected = self.inspect(target);
         faults.extend(inspected.faults);
         let Some(session) = inspected.session else {
             return Err(TurnNotEnded::NotOne(NotOne::Unreadable(faults)));
@@ -186,9 +195,20 @@ impl Fleet {
         let look = fleet::look(self, self.host.deadlines.live);
         let root = Root::find(&adapter.roots(&look), &session.root);
         match answering.end_turn(&look, &root, &session) {
-            Ok(()) => Ok(TurnEndDocument { schema_version: SCHEMA_VERSION, session, faults }),
+            Ok(()) => {
+                let session = self.rested(target).unwrap_or(session);
+                Ok(TurnEndDocument { schema_version: SCHEMA_VERSION, session, faults })
+            }
             Err(NotSaid::Refused(why)) => Err(TurnNotEnded::Refused(Box::new(session), why)),
             Err(NotSaid::Unclear(why)) => Err(TurnNotEnded::Unclear(Box::new(session), why)),
         }
+    }
+
+    /// Returns a session whose turn was ended as soon as it rests, or as it is after a short time.
+    fn rested(&self, target: &Target) -> Option<Session> {
+        let (until, timeout) = (Until::Status(Status::Idle), Some(self.host.deadlines.live));
+        let options = WaitOptions { until, quorum: Quorum::All, timeout };
+        let waited = wait(self, std::slice::from_ref(target), options, &mut |_| {}).ok()?;
+        waited.sessions.into_iter().next()?.session
     }
 }

@@ -354,7 +354,11 @@ fn group_members(fleet: &Fleet, group: &str) -> Result<(Vec<Target>, Vec<Fault>)
     let names = Names::of(&fleet.host);
     let groups: BTreeSet<&str> = names.groups().collect();
     let groups: Vec<&str> = groups.into_iter().collect();
-    let message = format!("no session of the last days is in the group `{group}`");
+    let message = if groups.contains(&group) {
+        format!("no session of the last days is in the group `{group}`")
+    } else {
+        format!("there is no group `{group}`")
+    };
     let failure = Failure::new(Kind::NotFound, message).beside(listing.faults);
     Err(if groups.is_empty() {
         failure.hint("there is no group; `agentctl group ID GROUP` makes one")

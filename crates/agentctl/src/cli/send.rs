@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    Fleet, SendDocument, SendRequest, WaitRequest, WaitTarget, check_group,
+    Fleet, SendDocument, SendRequest, TurnEndDocument, TurnNotEnded, WaitRequest, WaitTarget,
+    check_group,
 };
-use agentctl_core::model::Status;
+use agentctl_core::model::{Session, Status};
 use agentctl_core::transcript::Transcript;
 use agentctl_core::wait::Until;
 
@@ -112,26 +113,52 @@ fn until_begun(fleet: &Fleet, document: &SendDocument, target: &WaitTarget) {
     let _over = fleet.wait(&request, &mut |_| {});
 }
 
+/// The sessions whose turns are to be ended.
+pub(super) enum Turns<'a> {
+    /// Those that these texts name.
+    Named(&'a [String]),
+    /// These, which were confirmed.
+    Of(&'a [Session]),
+}
+
 /// Ends the turns of sessions; their processes stay. The first failure decides the exit code; the others are
 /// reported.
-pub(super) fn end_turns(ui: &mut Ui, fleet: &Fleet, texts: &[String], json: bool) -> Outcome {
-    let mut failed: Option<Failure> = None;
-    for text in texts {
-        match fleet.end_turn(text) {
-            Ok(document) if json => ui.json_line(&document)?,
-            Ok(document) => {
-                ui.line(&turn_ended_line(&document))?;
-            }
-            Err(why) => {
-                let failure = turn_not_ended(fleet, text, why);
-                if failed.is_none() {
-                    failed = Some(failure);
-                } else {
-                    ui.error(failure.message());
-                }
+pub(super) fn end_turns(ui: &mut Ui, fleet: &Fleet, turns: &Turns<'_>, json: bool) -> Outcome {
+    let mut failed = None;
+    match turns {
+        Turns::Named(texts) => {
+            for text in *texts {
+                told(ui, (fleet, text, json), fleet.end_turn(text), &mut failed)?;
             }
         }
-        ui.flush()?;
+        Turns::Of(sessions) => {
+            for session in *sessions {
+                let text = session.id.as_deref().unwrap_or_default();
+                let ended = fleet.end_turn_of(&session.target(), Vec::new());
+                told(ui, (fleet, text, json), ended, &mut failed)?;
+            }
+        }
     }
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+fn told(
+    ui: &mut Ui,
+    (fleet, text, json): (&Fleet, &str, bool),
+    ended: Result<TurnEndDocument, TurnNotEnded>,
+    failed: &mut Option<Failure>,
+) -> Result<(), Failure> {
+    match ended {
+        Ok(document) if json => ui.json_line(&document)?,
+        Ok(document) => ui.line(&turn_ended_line(&document))?,
+        Err(why) => {
+            let failure = turn_not_ended(fleet, text, why);
+            if failed.is_none() {
+                *failed = Some(failure);
+            } else {
+                ui.error(failure.message());
+            }
+        }
+    }
+    Ok(ui.flush()?)
 }

@@ -1,7 +1,7 @@
 //! The sentences for messages that were not sent, and for turns that were not ended.
 
 use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, TurnEndDocument, TurnNotEnded};
-use agentctl_core::model::Session;
+use agentctl_core::model::{Session, Status};
 use agentctl_core::send::SendError;
 
 use super::{answer_hint, full_name, session_reason_in_brackets, unresolved};
@@ -112,7 +112,7 @@ pub fn turn_not_ended(fleet: &Fleet, text: &str, why: TurnNotEnded) -> Failure {
         TurnNotEnded::NoTurn(session) => {
             let message =
                 format!("{} is {}: no turn is running", name(&session), session.status.word());
-            Failure::new(Kind::Failed, message)
+            Failure::new(Kind::Failed, message).hint(no_turn_hint(&session))
         }
         TurnNotEnded::Refused(session, why) => {
             let message = format!("the turn of {} was not ended: {why}", name(&session));
@@ -123,6 +123,16 @@ pub fn turn_not_ended(fleet: &Fleet, text: &str, why: TurnNotEnded) -> Failure {
                 format!("whether the turn of {} was ended is not known: {why}", name(&session));
             Failure::new(Kind::Failed, message).hint("`agentctl status` shows what it does")
         }
+    }
+}
+
+fn no_turn_hint(session: &Session) -> String {
+    let pid = || session.pid.map(|pid| pid.to_string());
+    let id = session.id.clone().or_else(pid).unwrap_or_else(|| "ID".to_owned());
+    match session.status {
+        Status::Unknown => format!("`agentctl why {id}` shows what is known"),
+        status if status.is_live() => format!("`agentctl stop {id}` ends its process"),
+        _ => format!("`agentctl send {id} \"MESSAGE\"` begins a turn"),
     }
 }
 

@@ -150,7 +150,9 @@ fn stop_turn_ends_the_tool_and_keeps_the_process() {
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         eventually("it rests", || (status(&home, &id)["status"] == "idle").then_some(()));
         assert_eq!(status(&home, &id)["pid"], pid);
-        assert_eq!(home.run(&["stop", "--turn", &id]).code, Some(1), "no turn is running");
+        let idle = home.run(&["stop", "--turn", &id]);
+        assert_eq!(idle.code, Some(1), "no turn is running");
+        assert!(idle.stderr.contains(&format!("`agentctl stop {id}`")), "{}", idle.stderr);
         let other = launch(&home, "v", "x [[hang]]", &["--keep"]);
         eventually("its turn has begun", || {
             (status(&home, &other)["status"] == "running").then_some(())
@@ -277,5 +279,35 @@ fn a_live_session_takes_a_group_and_refuses_options_for_a_process() {
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
         let resumed = home.run(&["send", &id, "back [[say:three]]", "--model", "m", "--wait"]);
         assert_eq!(resumed.code, Some(0), "an ended session takes them: {}", resumed.stderr);
+    });
+}
+
+#[test]
+fn stop_turn_takes_a_selection_and_asks_for_a_confirmation() {
+    sandboxed(|| {
+        let home = home();
+        let idle = kept(&home, "v", "x [[say:one]]");
+        assert_eq!(home.run(&["group", &idle, "g"]).code, Some(0));
+        let none = home.run(&["stop", "--turn", "--group", "g", "-y"]);
+        assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""), "{}", none.stderr);
+        assert!(none.stderr.contains("no turn to end"), "{}", none.stderr);
+        let busy = launch(&home, "w", "x [[hang]]", &["--keep", "--group", "g"]);
+        eventually("its turn has begun", || {
+            (status(&home, &busy)["status"] == "running").then_some(())
+        });
+        let refused = home.run(&["stop", "--turn", "--all"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert_eq!(status(&home, &busy)["status"], "running");
+        let ended = home.run(&["stop", "--turn", "--group", "g", "-y", "--json"]);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let told = ended.json();
+        let facts = (&told["session"]["id"], &told["session"]["status"]);
+        assert_eq!(facts, (&busy.as_str().into(), &"idle".into()), "looked at again");
+        let unknown = home.run(&["stop", "--group", "nosuch", "-y"]);
+        assert_eq!(unknown.code, Some(4), "{}", unknown.stderr);
+        assert!(unknown.stderr.contains("there is no group `nosuch`"), "{}", unknown.stderr);
+        assert!(unknown.stderr.contains("groups: g"), "{}", unknown.stderr);
+        assert_eq!(home.run(&["stop", "--group", "g", "-y"]).code, Some(0));
+        assert_eq!(home.run(&["stop", "--group", "g", "-y"]).code, Some(0), "nothing is left");
     });
 }
