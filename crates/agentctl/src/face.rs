@@ -67,7 +67,7 @@ pub use self::doctor::doctor_context;
 pub use self::end::{session_ended, session_waits};
 pub use self::event_line::EventLines;
 pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
-pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
+pub use self::failed_launch::{adapters_hint, launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
 pub use self::failed_worktree::{git_failure, left_behind, made_remarks, making_line, not_made};
 pub use self::feed::{Feed, FeedCloser, FeedItem};

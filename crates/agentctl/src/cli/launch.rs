@@ -11,7 +11,6 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::adapters::ALL;
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
     Fleet, FuseRequest, GroupLaunchRequest, LaunchDocument, LaunchNews, LaunchRequest,
@@ -32,7 +31,8 @@ use super::logs::Form;
 use super::wait::{self, Show};
 use crate::config::{Loaded, Span};
 use crate::face::{
-    launch_remark, made_remarks, making_line, not_started, set_fuse, unseen_after_launch,
+    adapters_hint, launch_remark, made_remarks, making_line, not_started, set_fuse,
+    unseen_after_launch,
 };
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
@@ -202,8 +202,7 @@ fn prompt_in_place_of_adapter(word: &str, has_prompt: bool, has_default: bool) -
     } else {
         format!("`{word}` is not an adapter, and no prompt is given")
     };
-    let known: Vec<_> = ALL.iter().map(|adapter| adapter.name()).collect();
-    let known = format!("adapters: {}", known.join(", "));
+    let known = adapters_hint(word);
     let failure = Failure::new(Kind::Usage, message);
     let is_prompt = has_default || word.contains(char::is_whitespace);
     match (has_prompt, is_prompt) {
