@@ -106,6 +106,10 @@ pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
                 format!("--ask takes no time with {agent}: its server waits without a limit");
             Failure::new(Kind::Usage, message).hint("use --ask alone")
         }
+        NotStarted::CannotAskOrStay(refusal) => {
+            let failure = Failure::new(Kind::Refused, refusal.message);
+            refusal.hint.into_iter().fold(failure, Failure::hint)
+        }
         NotStarted::Hook { moment, why } => {
             let message = format!("nothing was launched: the {} hook: {why}", moment.word());
             Failure::new(Kind::Failed, message)

@@ -173,48 +173,13 @@ fn agents_that_cannot_ask_or_stay_refuse_the_flags() {
         let home = home();
         for flag in ["--ask", "--keep"] {
             let refused = home.run(&["launch", "pi-rust", flag, "-p", "x"]);
-            assert_ne!(refused.code, Some(0));
+            assert_eq!(refused.code, Some(5), "{}", refused.stderr);
             assert!(refused.stderr.contains(flag), "{}", refused.stderr);
         }
-    });
-}
-
-#[test]
-fn the_hint_of_a_wait_names_the_ask_of_the_session_that_it_prints() {
-    sandboxed(|| {
-        let home = home();
-        let asks: Vec<(String, String)> = ["a", "b", "c"]
-            .map(|w| {
-                let id = launch(&home, w, "x [[permit:true]] [[hang]]", &["--group", "zz"]);
-                let ask = ask_of(&home, &id)["id"].as_str().expect("an id")[..8].to_owned();
-                (id, ask)
-            })
-            .into();
-        let ask_of_printed = |text: &str| {
-            let printed = asks.iter().find(|(id, _)| text.contains(id.as_str()));
-            printed.expect("a session is printed").1.clone()
-        };
-        let waited = home.run(&["wait", "--group", "zz"]);
-        assert_eq!(waited.code, Some(10), "{}", waited.stderr);
-        let ask = ask_of_printed(&waited.stdout);
-        assert!(waited.stderr.contains(&format!("answer {ask}")), "{}", waited.stderr);
-        // The order of the arguments decides, not how long each waits.
-        for (id, ask) in &asks {
-            let others = asks.iter().map(|(other, _)| other.as_str()).filter(|other| other != id);
-            let args: Vec<&str> = ["wait", id].into_iter().chain(others).collect();
-            let waited = home.run(&args);
-            assert!(waited.stdout.starts_with(id.as_str()), "{}", waited.stdout);
-            assert!(waited.stderr.contains(&format!("answer {ask}")), "{}", waited.stderr);
-        }
-        let (id, ask) = &asks[2];
-        let first = |args: &[&str]| {
-            let document = home.run(&[&["wait", id, "--json"], args].concat()).json();
-            document["asks"][0]["id"].as_str().unwrap_or_default().to_owned()
-        };
-        assert!(first(&["--for", "waiting"]).starts_with(ask.as_str()), "it is reached");
-        let late = first(&["--for", "idle", "--timeout", "1s"]);
-        assert!(late.starts_with(ask.as_str()), "it is timed out");
-        assert_eq!(home.run(&["stop", "--group", "zz", "-y"]).code, Some(0));
+        let bypass = ["launch", "demo", "--ask", "--permissions", "bypass", "-p", "x"];
+        let refused = home.run(&bypass);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(refused.stderr.contains("nothing is asked"), "{}", refused.stderr);
     });
 }
 
@@ -279,6 +244,45 @@ fn a_live_session_takes_a_group_and_refuses_options_for_a_process() {
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
         let resumed = home.run(&["send", &id, "back [[say:three]]", "--model", "m", "--wait"]);
         assert_eq!(resumed.code, Some(0), "an ended session takes them: {}", resumed.stderr);
+    });
+}
+
+#[test]
+fn the_hint_of_a_wait_names_the_ask_of_the_session_that_it_prints() {
+    sandboxed(|| {
+        let home = home();
+        let asks: Vec<(String, String)> = ["a", "b", "c"]
+            .map(|w| {
+                let id = launch(&home, w, "x [[permit:true]] [[hang]]", &["--group", "zz"]);
+                let ask = ask_of(&home, &id)["id"].as_str().expect("an id")[..8].to_owned();
+                (id, ask)
+            })
+            .into();
+        let ask_of_printed = |text: &str| {
+            let printed = asks.iter().find(|(id, _)| text.contains(id.as_str()));
+            printed.expect("a session is printed").1.clone()
+        };
+        let waited = home.run(&["wait", "--group", "zz"]);
+        assert_eq!(waited.code, Some(10), "{}", waited.stderr);
+        let ask = ask_of_printed(&waited.stdout);
+        assert!(waited.stderr.contains(&format!("answer {ask}")), "{}", waited.stderr);
+        // The order of the arguments decides, not how long each waits.
+        for (id, ask) in &asks {
+            let others = asks.iter().map(|(other, _)| other.as_str()).filter(|other| other != id);
+            let args: Vec<&str> = ["wait", id].into_iter().chain(others).collect();
+            let waited = home.run(&args);
+            assert!(waited.stdout.starts_with(id.as_str()), "{}", waited.stdout);
+            assert!(waited.stderr.contains(&format!("answer {ask}")), "{}", waited.stderr);
+        }
+        let (id, ask) = &asks[2];
+        let first = |args: &[&str]| {
+            let document = home.run(&[&["wait", id, "--json"], args].concat()).json();
+            document["asks"][0]["id"].as_str().unwrap_or_default().to_owned()
+        };
+        assert!(first(&["--for", "waiting"]).starts_with(ask.as_str()), "it is reached");
+        let late = first(&["--for", "idle", "--timeout", "1s"]);
+        assert!(late.starts_with(ask.as_str()), "it is timed out");
+        assert_eq!(home.run(&["stop", "--group", "zz", "-y"]).code, Some(0));
     });
 }
 
