@@ -39,9 +39,9 @@ use crate::ui::Ui;
 
 /// Start an agent and print its session id
 ///
-/// The agent runs in the background, without a terminal, and keeps running when you close the shell or kill agentctl. It cannot ask
-/// you: --permissions says what it may do without asking. stdout has the session id alone, so
-/// `id=$(agentctl launch …)` works. Several --adapter, --times or --matrix start several agents, each in a git worktree
+/// The agent runs in the background, without a terminal, and keeps running when you close the shell or kill agentctl.
+/// --permissions says what it may do without asking; with --ask it asks you (`agentctl asks`), and with --keep it stays
+/// for further messages (`agentctl send`). stdout has the session id alone, so `id=$(agentctl launch …)` works. Several --adapter, --times or --matrix start several agents, each in a git worktree
 /// of its own. Text that is piped in stands in front of the prompt. See docs/MANY.md.
 #[derive(Args)]
 pub(super) struct LaunchArgs {
@@ -213,6 +213,7 @@ fn prompt_in_place_of_adapter(word: &str, has_prompt: bool, has_default: bool) -
         (false, false) => failure.hint(known),
     }
 }
+
 /// The words about a text for an agent that is missing.
 pub(super) struct PromptWord {
     word: &'static str,
@@ -227,7 +228,6 @@ impl PromptWord {
     pub(super) const MESSAGE: Self =
         Self { word: "message", hint: "write `agentctl send ID \"MESSAGE\"`" };
 }
-
 
 /// Returns the prompt: typed, from stdin, or from a file.
 pub(super) fn prompt(
@@ -342,6 +342,7 @@ pub(super) struct After {
     pub(super) stay: Stay,
     timeout_ms: Option<u64>,
 }
+
 impl After {
     /// Returns the request to wait until the turn of this session is over.
     pub(super) fn request(self, target: WaitTarget) -> WaitRequest {
@@ -349,7 +350,6 @@ impl After {
         WaitRequest { targets: vec![target], timeout_ms, ..WaitRequest::default() }
     }
 }
-
 
 /// The results of the reports during a launch.
 struct Told {

@@ -63,7 +63,8 @@ use crate::ui::Ui;
 /// Launch, watch, stop and resume every coding agent on this machine
 ///
 /// agentctl reads the agents' own files and the process table each time it is called, so it also shows sessions
-/// that were started without it. An unknown status is shown as `unknown`.
+/// that were started without it. An unknown status is shown as `unknown`. Without a command, on a terminal,
+/// `agentctl top` is shown.
 #[derive(Parser)]
 #[command(name = "agentctl", version, max_term_width = 100)]
 struct Cli {
