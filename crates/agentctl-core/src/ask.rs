@@ -63,7 +63,7 @@ pub use self::launch_group::{
 };
 pub use self::locks::{LockDocument, LockOrderError, LockRequest, LocksDocument, UnlockRequest};
 pub use self::logs::{LogsDocument, LogsRequest, NoLogs};
-pub use self::names::{NamedSession, NotNamed, WordRefusal};
+pub use self::names::{NamedSession, NotNamed, WordRefusal, check_group};
 pub use self::remove_runs::{OutputStream, RunsNotFound, RunsNotRemoved};
 pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;

@@ -33,7 +33,6 @@ pub enum Sent {
 }
 
 /// A message that was sent.
-#[derive(Clone, Debug)]
 pub struct SentMessage {
     /// The session before the message.
     pub session: Session,
@@ -47,6 +46,8 @@ pub struct SentMessage {
     pub is_confirmed: bool,
     /// How long the record was watched.
     pub watched: Duration,
+    /// The conversation, at the place before the message; `None` if the session had none.
+    pub conversation: Option<Transcript>,
     /// The sources that failed.
     pub faults: Vec<Fault>,
 }
@@ -101,6 +102,10 @@ pub fn send(
     let is_idle = session.status == Status::Idle;
     match answering.speech(&look, &root, &session) {
         Speech::Not { why, hint } => return Err(refused(&session, &why, hint)),
+        Speech::OneShot => {
+            let why = "it takes no messages: it works through one prompt and ends";
+            return Err(refused(&session, why, Some(one_shot_hint(&session))));
+        }
         Speech::WhenIdle(why) if !is_idle && !when_idle => {
             return Err(SendError::Busy(Box::new(session), why));
         }
@@ -128,11 +133,9 @@ struct Handing<'a> {
 impl Handing<'_> {
     /// Hands the message over once, and waits until the record holds it.
     fn hand_over(self, text: &str, faults: Vec<Fault>) -> Result<SentMessage, SendError> {
-        let mut transcript = Transcript::open(self.fleet, self.target).ok();
-        if let Some(transcript) = &mut transcript {
-            // Only lines after this one can be the message.
-            let _seen = transcript.last_raw(1);
-        }
+        // Only lines after the end can be the message.
+        let (mut transcript, conversation) =
+            (self.conversation_at_end(), self.conversation_at_end());
         let message = SpokenMessage { id: uuid::Uuid::new_v4(), text };
         let said = self.answering.say(self.look, self.root, &self.session, &message);
         let is_taken = match said {
@@ -152,7 +155,23 @@ impl Handing<'_> {
         };
         let is_confirmed = self.is_recorded(&mut transcript, &message, Instant::now() + limit);
         let (session, id) = (self.session, message.id);
-        Ok(SentMessage { session, id, how, is_taken, is_confirmed, watched: limit, faults })
+        Ok(SentMessage {
+            session,
+            id,
+            how,
+            is_taken,
+            is_confirmed,
+            watched: limit,
+            conversation,
+            faults,
+        })
+    }
+
+    /// Opens the conversation of the session at its end.
+    fn conversation_at_end(&self) -> Option<Transcript> {
+        let mut transcript = Transcript::open(self.fleet, self.target).ok()?;
+        let _seen = transcript.last_raw(1);
+        Some(transcript)
     }
 
     /// Writes a line into the standard input of the agent.
@@ -210,6 +229,11 @@ pub fn check_not_waiting(fleet: &Fleet, target: &Target) -> Result<(), SendError
     }
 }
 
+/// Returns the session if a process serves it to which a message would be handed. Nothing is sent.
+pub fn live_receiver(fleet: &Fleet, target: &Target) -> Result<Session, SendError> {
+    live_session(fleet, target).map(|(session, _)| session)
+}
+
 /// Returns the session if a process serves it and it takes words.
 fn live_session(fleet: &Fleet, target: &Target) -> Result<(Session, Vec<Fault>), SendError> {
     let found = fleet::inspect(fleet, target);
@@ -236,6 +260,13 @@ fn live_session(fleet: &Fleet, target: &Target) -> Result<(Session, Vec<Fault>),
             Ok((session, found.faults))
         }
     }
+}
+
+fn one_shot_hint(session: &Session) -> String {
+    let id = session.id.as_deref().unwrap_or("ID");
+    format!(
+        "`agentctl wait {id}` until it has ended, then `agentctl send {id}`; `launch --keep` starts one that stays"
+    )
 }
 
 fn refused(session: &Session, why: &str, hint: Option<String>) -> SendError {

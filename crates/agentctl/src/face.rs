@@ -67,7 +67,7 @@ pub use self::doctor::doctor_context;
 pub use self::end::{session_ended, session_waits};
 pub use self::event_line::EventLines;
 pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
-pub use self::failed_launch::{launch_remark, not_started, unseen_after_launch};
+pub use self::failed_launch::{adapters_hint, launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
 pub use self::failed_worktree::{git_failure, left_behind, made_remarks, making_line, not_made};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
@@ -95,7 +95,9 @@ pub use self::output_line::{OutputKind, OutputLine};
 pub use self::paced_feed::{NextStep, PacedFeed};
 pub use self::refused_word::{not_named, refused_word};
 pub use self::row_changes::RowChanges;
-pub use self::sent::{not_sent, sent_line, turn_ended_line, turn_not_ended, unconfirmed};
+pub use self::sent::{
+    not_sent, only_for_start, sent_line, turn_ended_line, turn_not_ended, unconfirmed,
+};
 pub use self::sentences::{
     exit_text, exit_value, fault_text, full_name, id_or_pid, session_name, session_reason,
     session_reason_in_brackets,

@@ -76,9 +76,9 @@ pub const EXIT_CODES: &[(u8, &str)] = &[
     (1, "failed"),
     (2, "usage error"),
     (3, "partial answer: a source could not be read (see stderr)"),
-    (4, "no such session, lock or fuse, or several match"),
+    (4, "no such session, ask, group, worktree, lock or fuse, or several match"),
     (5, "refused: occupied, locked, live, or not confirmed"),
-    (10, "`wait`, --wait: a session waits for a human"),
+    (10, "`wait`, `send`, --wait: a session waits for a human"),
     (124, "`wait`, --wait: timed out"),
 ];
 

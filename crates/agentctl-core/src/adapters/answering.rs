@@ -76,6 +76,8 @@ pub enum Speech {
     Now,
     /// It takes messages when its turn is over; the reason why not before.
     WhenIdle(&'static str),
+    /// It takes none: it works through one prompt and exits.
+    OneShot,
     /// It takes none.
     Not {
         /// The reason.
@@ -89,10 +91,7 @@ impl Speech {
     /// Returns the answer for a process that works through one prompt and exits.
     #[must_use]
     pub fn one_shot() -> Self {
-        Self::Not {
-            why: "it takes no messages: it works through one prompt and ends".into(),
-            hint: Some("`agentctl wait` until it has ended, then `agentctl send`; `launch --keep` starts one that stays".into()),
-        }
+        Self::OneShot
     }
 }
 

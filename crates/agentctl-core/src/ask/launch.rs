@@ -18,7 +18,7 @@ use super::names::{LaunchWords, WordRefusal};
 use super::resume::{Continuation, NotContinued};
 use super::{Fleet, WaitTarget};
 use crate::adapters::answering::Answering;
-use crate::adapters::control::{Begin, Order, Refusal};
+use crate::adapters::control::{Begin, Order, Permissions, Refusal};
 use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
 use crate::host::Host;
@@ -132,6 +132,8 @@ pub enum NotStarted {
     HookOnServer(&'static str),
     /// A time limit for answers was given for this agent, whose asks wait without a limit.
     AskLimit(&'static str),
+    /// The agent cannot ask a human, or cannot stay after its turn, as the order wants.
+    CannotAskOrStay(Refusal),
     /// The program of a hook is not there.
     Hook {
         /// When the hook would be run.
@@ -198,7 +200,7 @@ pub(super) fn check_answering(
         let message = format!("{} cannot be launched with {flag}: {why}", adapter.name());
         let hint =
             format!("leave {flag} out; `agentctl adapters -o wide` shows which agents take it");
-        Err(NotStarted::Failed(Refusal::new(message, hint).into()))
+        Err(NotStarted::CannotAskOrStay(Refusal::new(message, hint)))
     };
     let limit = options.ask_ms.map(Duration::from_millis).filter(|limit| *limit != defaults.ask);
     if limit.is_some() && adapter.answering().is_some_and(|answering| !answering.limits_asks()) {
@@ -207,8 +209,20 @@ pub(super) fn check_answering(
     match (no_ask.filter(|_| options.ask_ms.is_some()), no_keep) {
         (Some(why), _) => refused("--ask", why),
         (None, Some(why)) if options.keep => refused("--keep", why),
+        (None, _) if options.ask_ms.is_some() && !options.keep => {
+            check_permissions_to_ask(options.permissions.unwrap_or(defaults.permissions))
+        }
         _ => Ok(()),
     }
+}
+
+/// Checks that an agent that is to ask has something to ask for.
+fn check_permissions_to_ask(permissions: Permissions) -> Result<(), NotStarted> {
+    if permissions != Permissions::Bypass {
+        return Ok(());
+    }
+    let why = "nothing is asked with --permissions bypass, so --ask has no meaning";
+    Err(NotStarted::CannotAskOrStay(Refusal::new(why, "leave one of the two out")))
 }
 
 /// Checks that the programs of hooks are there.

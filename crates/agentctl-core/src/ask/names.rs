@@ -200,6 +200,11 @@ impl Fleet {
     }
 }
 
+/// Checks that a text can be the group of a session.
+pub fn check_group(group: &str) -> Result<(), WordRefusal> {
+    check_form(Word::Group, group)
+}
+
 /// Checks the rules that a text must keep to by itself.
 fn check_form(word: Word, text: &str) -> Result<(), WordRefusal> {
     let why = names::broken_rule(word, text);

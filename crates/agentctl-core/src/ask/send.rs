@@ -4,12 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::launch::is_remote;
-use super::{Fleet, NotOne};
+use super::{Fleet, NotOne, WaitTarget};
 use crate::adapters::Root;
 use crate::adapters::answering::NotSaid;
 use crate::fleet;
-use crate::model::{Fault, SCHEMA_VERSION, Session, Status};
+use crate::model::{Fault, SCHEMA_VERSION, Session, Status, Target};
 use crate::send::{self, SendError, Sent};
+use crate::transcript::Transcript;
+use crate::wait::{Quorum, Until, WaitOptions, wait};
 
 /// The order to send a message.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -34,12 +36,13 @@ pub enum MessageWay {
     Steered,
 }
 
-/// The answer to `send --json` for a live session.
+/// The answer to `send --json` for a live session. For a session that has ended, which is resumed, the answer is
+/// the session itself, as of `launch --json`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct SendDocument {
     /// The version of this document.
     pub schema_version: u32,
-    /// The session before the message.
+    /// The session before the message; with `--wait` at the end of the turn.
     pub session: Session,
     /// The id of the message.
     pub message_id: String,
@@ -55,6 +58,14 @@ pub struct SendDocument {
     pub faults: Vec<Fault>,
 }
 
+impl SendDocument {
+    /// Returns the name of the session for a request to wait for it.
+    #[must_use]
+    pub fn wait_target(&self) -> Option<WaitTarget> {
+        WaitTarget::of(&self.session.target())
+    }
+}
+
 /// Why a message was not sent.
 #[derive(Debug)]
 pub enum NotSent {
@@ -67,6 +78,13 @@ pub enum NotSent {
 }
 
 impl NotSent {
+    fn of(error: SendError) -> Self {
+        match error {
+            SendError::Ended => Self::Ended,
+            error => Self::Failed(error),
+        }
+    }
+
     /// Says whether the message is for a resume: of an ended session, or of one whose state is unknown or that is
     /// not found, where the resume says why it refuses.
     #[must_use]
@@ -80,7 +98,7 @@ impl NotSent {
 pub struct TurnEndDocument {
     /// The version of this document.
     pub schema_version: u32,
-    /// The session before its turn was ended.
+    /// The session after its turn was ended, as it was last seen.
     pub session: Session,
     /// The sources that could not be asked.
     pub faults: Vec<Fault>,
@@ -102,6 +120,27 @@ pub enum TurnNotEnded {
 impl Fleet {
     /// Sends a message to the live session that a text names.
     pub fn send(&self, request: &SendRequest) -> Result<SendDocument, NotSent> {
+        self.send_telling(request, &mut |_| {})
+    }
+
+    /// Returns the session that a text names if a message would reach it in its process, and fails as [`Fleet::send`]
+    /// does. Nothing is sent.
+    pub fn live_receiver(&self, text: &str) -> Result<Session, NotSent> {
+        let found = self.target(text).map_err(NotSent::NotOne)?;
+        if self.adapter(found.target.adapter).is_some_and(is_remote) {
+            send::check_not_waiting(self, &found.target).map_err(NotSent::Failed)?;
+            return Err(NotSent::Ended);
+        }
+        send::live_receiver(self, &found.target).map_err(NotSent::of)
+    }
+
+    /// Sends a message as [`Fleet::send`] does. `tell` gets the conversation at the place before the message, once the
+    /// message was handed over.
+    pub fn send_telling(
+        &self,
+        request: &SendRequest,
+        tell: &mut dyn FnMut(Transcript),
+    ) -> Result<SendDocument, NotSent> {
         let found = self.target(&request.session).map_err(NotSent::NotOne)?;
         if self.adapter(found.target.adapter).is_some_and(is_remote) {
             send::check_not_waiting(self, &found.target).map_err(NotSent::Failed)?;
@@ -109,10 +148,8 @@ impl Fleet {
             return Err(NotSent::Ended);
         }
         let sent = send::send(self, &found.target, &request.text, request.when_idle);
-        let sent = sent.map_err(|error| match error {
-            SendError::Ended => NotSent::Ended,
-            error => NotSent::Failed(error),
-        })?;
+        let sent = sent.map_err(NotSent::of)?;
+        sent.conversation.into_iter().for_each(tell);
         let mut faults = found.faults;
         faults.extend(sent.faults);
         Ok(SendDocument {
@@ -133,8 +170,16 @@ impl Fleet {
     /// Ends the turn of the live session that a text names; its process stays.
     pub fn end_turn(&self, text: &str) -> Result<TurnEndDocument, TurnNotEnded> {
         let found = self.target(text).map_err(TurnNotEnded::NotOne)?;
-        let inspected = self.inspect(&found.target);
-        let mut faults = found.faults;
+        self.end_turn_of(&found.target, found.faults)
+    }
+
+    /// Ends the turn of this live session; its process stays. The faults are those of the way to it.
+    pub fn end_turn_of(
+        &self,
+        target: &Target,
+        mut faults: Vec<Fault>,
+    ) -> Result<TurnEndDocument, TurnNotEnded> {
+        let inspected = self.inspect(target);
         faults.extend(inspected.faults);
         let Some(session) = inspected.session else {
             return Err(TurnNotEnded::NotOne(NotOne::Unreadable(faults)));
@@ -150,9 +195,20 @@ impl Fleet {
         let look = fleet::look(self, self.host.deadlines.live);
         let root = Root::find(&adapter.roots(&look), &session.root);
         match answering.end_turn(&look, &root, &session) {
-            Ok(()) => Ok(TurnEndDocument { schema_version: SCHEMA_VERSION, session, faults }),
+            Ok(()) => {
+                let session = self.rested(target).unwrap_or(session);
+                Ok(TurnEndDocument { schema_version: SCHEMA_VERSION, session, faults })
+            }
             Err(NotSaid::Refused(why)) => Err(TurnNotEnded::Refused(Box::new(session), why)),
             Err(NotSaid::Unclear(why)) => Err(TurnNotEnded::Unclear(Box::new(session), why)),
         }
+    }
+
+    /// Returns a session whose turn was ended as soon as it rests, or as it is after a short time.
+    fn rested(&self, target: &Target) -> Option<Session> {
+        let (until, timeout) = (Until::Status(Status::Idle), Some(self.host.deadlines.live));
+        let options = WaitOptions { until, quorum: Quorum::All, timeout };
+        let waited = wait(self, std::slice::from_ref(target), options, &mut |_| {}).ok()?;
+        waited.sessions.into_iter().next()?.session
     }
 }

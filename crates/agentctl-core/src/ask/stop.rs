@@ -172,6 +172,14 @@ pub struct StopTargets {
     pub faults: Vec<Fault>,
 }
 
+impl StopTargets {
+    /// Says whether nothing is to be stopped, and every source was asked.
+    #[must_use]
+    pub fn finds_nothing(&self) -> bool {
+        self.targets.is_empty() && self.runs.is_empty() && self.faults.is_empty()
+    }
+}
+
 /// A report to the caller during a stop: a row of the document, as soon as it is known.
 #[derive(Clone, Copy, Debug)]
 pub enum StopNews<'a> {

@@ -84,7 +84,7 @@ pub struct WaitDocument {
     /// The verdict on each session, in the order they were asked for. A session that could not be looked at
     /// is here and not in `sessions`.
     pub verdicts: Vec<SessionVerdict>,
-    /// The asks of the sessions that wait for a human.
+    /// The asks of the sessions that wait for a human, also where the wait ended for another reason.
     #[serde(default)]
     pub asks: Vec<Ask>,
     /// The sources that could not be asked.
@@ -174,8 +174,8 @@ impl Fleet {
     fn asks_of(&self, sessions: &[Awaited]) -> Vec<Ask> {
         let waiting: Vec<&Session> = sessions
             .iter()
-            .filter(|awaited| awaited.verdict == WaitVerdict::Blocked)
             .filter_map(|awaited| awaited.session.as_ref())
+            .filter(|session| session.status == Status::Waiting)
             .collect();
         if waiting.is_empty() {
             return Vec::new();

@@ -126,12 +126,12 @@ pub(super) fn cmd_demo(ui: &mut Ui, fleet: &Fleet, args: &DemoArgs) -> Outcome {
     ui.note("");
     ui.note("these are real processes, which end by themselves after 10 minutes; try:");
     for (command, what) in [
-        ("top".to_owned(), "see and answer them in full screen"),
+        ("top".to_owned(), "see and answer them on a screen"),
         ("list --all".to_owned(), "live and ended sessions"),
         (format!("why {waiting}"), "the evidence behind a status"),
         (format!("logs -f {running}"), "follow its conversation"),
         (answer, "answer its question"),
-        (format!("stop {running}"), "stop it and every process it started"),
+        (format!("stop {running}"), "stop it and all its processes"),
         ("launch demo -p 'Say hi [[say:hi]]'".to_owned(), "start one of your own"),
         ("demo --clean".to_owned(), "stop them and remove their files"),
     ] {
@@ -267,10 +267,12 @@ fn clean(ui: &mut Ui, fleet: &Fleet) -> Outcome {
     let _kept = names::forget(host, &subjects);
     if scratch.exists() {
         fs::remove_dir_all(&scratch)?;
+        ui.note(&format!(
+            "stopped {} agents, removed {removed} demo sessions and the scratch directory",
+            processes.len()
+        ));
+    } else {
+        ui.note("there is no demo to remove");
     }
-    ui.note(&format!(
-        "stopped {} agents, removed {removed} demo sessions and the scratch directory",
-        processes.len()
-    ));
     Ok(ExitCode::SUCCESS)
 }

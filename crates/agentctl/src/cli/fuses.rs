@@ -230,9 +230,13 @@ fn cmd_set(ui: &mut Ui, loaded: &Loaded, args: SetArgs) -> Outcome {
         ui.note(&format!("there is no directory {name} yet"));
     }
     if let Some(replaced) = &set.replaced {
-        let text =
-            format!("replaced the fuse that was set {} ago", age(host.now(), replaced.set_at));
-        ui.note(&text);
+        let text = format!(
+            "replaced the fuse that was set {} ago ({}; on expiry: {}); --label keeps both",
+            age(host.now(), replaced.set_at),
+            fuse_conditions(replaced),
+            fuse_actions(replaced)
+        );
+        ui.note(&one_line(&text));
     }
     ui.line(&set.fuse.id)?;
     ui.flush()?;

@@ -11,11 +11,10 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::adapters::ALL;
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
     Fleet, FuseRequest, GroupLaunchRequest, LaunchDocument, LaunchNews, LaunchRequest,
-    LaunchSubject, PlanPlace, PromptContext, WaitRequest, WorktreeRequest,
+    LaunchSubject, PlanPlace, PromptContext, WaitRequest, WaitTarget, WorktreeRequest,
 };
 use agentctl_core::fuses::{Action, Conditions};
 use agentctl_core::host::Host;
@@ -33,16 +32,17 @@ use super::logs::Form;
 use super::wait::{self, Show};
 use crate::config::{Loaded, Span};
 use crate::face::{
-    launch_remark, made_remarks, making_line, not_started, set_fuse, unseen_after_launch,
+    adapters_hint, launch_remark, made_remarks, making_line, not_started, set_fuse,
+    unseen_after_launch,
 };
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
 /// Start an agent and print its session id
 ///
-/// The agent runs in the background, without a terminal, and keeps running when you close the shell or kill agentctl. It cannot ask
-/// you: --permissions says what it may do without asking. stdout has the session id alone, so
-/// `id=$(agentctl launch …)` works. Several --adapter, --times or --matrix start several agents, each in a git worktree
+/// The agent runs in the background, without a terminal, and keeps running when you close the shell or kill agentctl.
+/// --permissions says what it may do without asking; with --ask it asks you (`agentctl asks`), and with --keep it stays
+/// for further messages (`agentctl send`). stdout has the session id alone, so `id=$(agentctl launch …)` works. Several --adapter, --times or --matrix start several agents, each in a git worktree
 /// of its own. Text that is piped in stands in front of the prompt. See docs/MANY.md.
 #[derive(Args)]
 pub(super) struct LaunchArgs {
@@ -180,15 +180,17 @@ impl Words {
             return Err(Failure::new(Kind::Usage, message)
                 .hint("write the agent into the file, or leave --matrix out"));
         }
-        let hint =
-            "write `agentctl launch ADAPTER \"PROMPT\"`, or give it with --prompt or --prompt-file";
         if !has_prompt && options.matrix.is_none() {
             let adapter = adapter.as_deref().unwrap_or("ADAPTER");
             return Err(Failure::new(Kind::Usage, "no prompt is given").hint(format!(
                 "write `agentctl launch {adapter} \"PROMPT\"`, or give it with --prompt or --prompt-file"
             )));
         }
-        let prompt = if has_prompt { Some(prompt(text.as_deref(), file, hint)?) } else { None };
+        let prompt = if has_prompt {
+            Some(prompt(text.as_deref(), file, &PromptWord::PROMPT)?)
+        } else {
+            None
+        };
         let context = std::mem::take(&mut args.context);
         let context = context.context(ui, text.as_deref() == Some("-"))?;
         Ok(Self { adapter, prompt, context })
@@ -202,8 +204,7 @@ fn prompt_in_place_of_adapter(word: &str, has_prompt: bool, has_default: bool) -
     } else {
         format!("`{word}` is not an adapter, and no prompt is given")
     };
-    let known: Vec<_> = ALL.iter().map(|adapter| adapter.name()).collect();
-    let known = format!("adapters: {}", known.join(", "));
+    let known = adapters_hint(word);
     let failure = Failure::new(Kind::Usage, message);
     let is_prompt = has_default || word.contains(char::is_whitespace);
     match (has_prompt, is_prompt) {
@@ -215,11 +216,26 @@ fn prompt_in_place_of_adapter(word: &str, has_prompt: bool, has_default: bool) -
     }
 }
 
+/// The words about a text for an agent that is missing.
+pub(super) struct PromptWord {
+    word: &'static str,
+    hint: &'static str,
+}
+
+impl PromptWord {
+    const PROMPT: Self = Self {
+        word: "prompt",
+        hint: "write `agentctl launch ADAPTER \"PROMPT\"`, or give it with --prompt or --prompt-file",
+    };
+    pub(super) const MESSAGE: Self =
+        Self { word: "message", hint: "write `agentctl send ID \"MESSAGE\"`" };
+}
+
 /// Returns the prompt: typed, from stdin, or from a file.
 pub(super) fn prompt(
     text: Option<&str>,
     file: Option<&std::path::Path>,
-    hint: &str,
+    PromptWord { word, hint }: &PromptWord,
 ) -> Result<Vec<u8>, Failure> {
     let bytes = match (text, file) {
         (Some("-"), _) => {
@@ -230,12 +246,12 @@ pub(super) fn prompt(
         (Some(text), _) => text.as_bytes().to_vec(),
         (None, Some(file)) => std::fs::read(file).map_err(|e| {
             Failure::new(Kind::Failed, format!("{} cannot be read: {e}", file.display()))
-                .hint("give the prompt with -p TEXT, or name a file that is there")
+                .hint(format!("give the {word} with -p TEXT, or name a file that is there"))
         })?,
         (None, None) => Vec::new(),
     };
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(Failure::new(Kind::Usage, "the prompt is empty").hint(hint));
+        return Err(Failure::new(Kind::Usage, format!("the {word} is empty")).hint(*hint));
     }
     Ok(bytes)
 }
@@ -289,7 +305,7 @@ fn end_when_idle(
 
 /// How long a launch command stays.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stay {
+pub(super) enum Stay {
     /// It exits once the id is printed.
     Not,
     /// Until the turn is over.
@@ -300,7 +316,7 @@ enum Stay {
 
 impl Flags {
     /// Returns the tasks after the launch.
-    fn after(&self) -> Result<After, Failure> {
+    pub(super) fn after(&self) -> Result<After, Failure> {
         if self.timeout.is_some() && !(self.wait || self.follow) {
             return Err(Failure::new(Kind::Usage, "--timeout needs --wait or --follow").hint(
                 "add --wait; how long an agent may take to start is `launch` below [deadline]",
@@ -323,10 +339,18 @@ impl Stay {
 
 /// The tasks after a session has begun.
 #[derive(Clone, Copy)]
-struct After {
-    json: bool,
-    stay: Stay,
+pub(super) struct After {
+    pub(super) json: bool,
+    pub(super) stay: Stay,
     timeout_ms: Option<u64>,
+}
+
+impl After {
+    /// Returns the request to wait until the turn of this session is over.
+    pub(super) fn request(self, target: WaitTarget) -> WaitRequest {
+        let timeout_ms = self.timeout_ms;
+        WaitRequest { targets: vec![target], timeout_ms, ..WaitRequest::default() }
+    }
 }
 
 /// The results of the reports during a launch.
@@ -391,8 +415,7 @@ fn attend(
     let Some(target) = document.wait_target() else {
         return Err(unseen_after_launch(&document.id));
     };
-    let timeout_ms = after.timeout_ms;
-    let mut request = WaitRequest { targets: vec![target], timeout_ms, ..WaitRequest::default() };
+    let mut request = after.request(target);
     if after.stay == Stay::Following {
         let form = if after.json { Form::Json } else { Form::Human };
         return wait::follow(ui, fleet, &request, (form, told.transcript));

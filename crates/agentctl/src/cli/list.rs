@@ -102,6 +102,10 @@ pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome
     if let Some(warning) = warning {
         ui.warn(&warning);
     }
+    if let Some(directory) = args.cwd.as_deref().filter(|cwd| rows.is_empty() && !cwd.exists()) {
+        // A directory that is gone may still have sessions, but not this one.
+        ui.warn(&format!("there is no directory {}", directory.display()));
+    }
     if rows.is_empty() && !shape.is_for_programs() {
         for line in empty(args, &rows.faults) {
             ui.note(&line);

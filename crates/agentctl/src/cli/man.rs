@@ -42,6 +42,11 @@ pub(super) fn cmd_man(ui: &mut Ui, args: &ManArgs) -> Outcome {
     } else {
         let command = find(&root, &args.command)?;
         ui.raw(&page(&root, command)?)?;
+        ui.flush()?;
+        if ui.is_terminal() {
+            let words: String = args.command.iter().map(|word| format!(" {word}")).collect();
+            ui.hint(&format!("`agentctl man{words} | man -l -` shows the page formatted"));
+        }
     }
     ui.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -63,7 +63,8 @@ use crate::ui::Ui;
 /// Launch, watch, stop and resume every coding agent on this machine
 ///
 /// agentctl reads the agents' own files and the process table each time it is called, so it also shows sessions
-/// that were started without it. An unknown status is shown as `unknown`.
+/// that were started without it. An unknown status is shown as `unknown`. Without a command, on a terminal,
+/// `agentctl top` is shown.
 #[derive(Parser)]
 #[command(name = "agentctl", version, max_term_width = 100)]
 struct Cli {
@@ -153,7 +154,12 @@ pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
     let command = || Cli::command().color(colour.unwrap_or_default().into());
     let matches = command().try_get_matches_from(&args);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => dispatch(ui, cli.command),
+        Ok(mut cli) => {
+            if let Command::Resume(resume) = &mut cli.command {
+                resume.set_verb(&args);
+            }
+            dispatch(ui, cli.command)
+        }
         Err(_) if names_no_command(&args) && top::is_possible(ui) => {
             dispatch(ui, Command::Top(top::TopArgs::default()))
         }
@@ -349,7 +355,11 @@ fn group_members(fleet: &Fleet, group: &str) -> Result<(Vec<Target>, Vec<Fault>)
     let names = Names::of(&fleet.host);
     let groups: BTreeSet<&str> = names.groups().collect();
     let groups: Vec<&str> = groups.into_iter().collect();
-    let message = format!("no session of the last days is in the group `{group}`");
+    let message = if groups.contains(&group) {
+        format!("no session of the last days is in the group `{group}`")
+    } else {
+        format!("there is no group `{group}`")
+    };
     let failure = Failure::new(Kind::NotFound, message).beside(listing.faults);
     Err(if groups.is_empty() {
         failure.hint("there is no group; `agentctl group ID GROUP` makes one")

@@ -1,13 +1,16 @@
 //! `agentctl resume`: continue a session where it works, under the same id.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use agentctl_core::ask::{LaunchSubject, PromptContext, SendRequest};
+use agentctl_core::ask::{Fleet, LaunchSubject, PromptContext, SendRequest};
 use clap::Args;
 
 use super::ids;
-use super::launch::{Flags, ModelFlags, Wanted, prompt, start};
+use super::launch::{Flags, ModelFlags, PromptWord, Wanted, prompt, start};
+use super::send::Sending;
 use crate::config::Loaded;
+use crate::face::{not_sent, only_for_start};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -15,7 +18,8 @@ use crate::ui::Ui;
 ///
 /// An ended session continues in its own directory, under its own id, in the background like `agentctl launch`. A
 /// live session takes the message by its own channel (`launch --keep`); a session that waits for a human takes none
-/// (exit code 10). The command returns once the agent has recorded the message.
+/// (exit code 10). The command returns once the agent has recorded the message; with --wait or --follow, once the turn
+/// that holds it is over. Options for the agent's process, such as --model, are refused for a live session.
 #[derive(Args)]
 pub(super) struct ResumeArgs {
     #[arg(value_name = "ID", help = ids::ONE_OR_HERE)]
@@ -46,26 +50,43 @@ pub(super) struct ResumeArgs {
     choice: ModelFlags,
     #[command(flatten)]
     flags: Flags,
+    /// The name of the command as it was typed.
+    #[arg(skip = "resume")]
+    verb: &'static str,
+}
+
+impl ResumeArgs {
+    /// Remembers which of the names of the command was typed, for its hints.
+    pub(super) fn set_verb(&mut self, args: &[OsString]) {
+        let typed = args.iter().skip(1).find(|word| *word == "send" || *word == "resume");
+        self.verb = if typed.is_some_and(|word| word == "send") { "send" } else { "resume" };
+    }
 }
 
 pub(super) fn cmd_resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outcome {
     let text = args.message.or(args.prompt);
     if text.is_none() && args.prompt_file.is_none() {
-        return Err(no_message(args.id.as_deref()));
+        return Err(no_message(args.verb, args.id.as_deref()));
     }
-    let hint = "write `agentctl resume ID \"MESSAGE\"`";
-    let prompt = prompt(text.as_deref(), args.prompt_file.as_deref(), hint)?;
+    let prompt = prompt(text.as_deref(), args.prompt_file.as_deref(), &PromptWord::MESSAGE)?;
     let session = super::named_or_here(args.id.as_deref()).to_owned();
-    if !args.fork && args.cwd.is_none() {
-        let request = SendRequest {
-            session: session.clone(),
-            text: String::from_utf8_lossy(&prompt).into_owned(),
-            when_idle: args.when_idle,
-        };
-        if let Some(outcome) = super::send::to_live(ui, &loaded.fleet(), &request, args.flags.json)
-        {
-            return outcome;
+    let after = args.flags.after()?;
+    let is_for_live = !args.fork && args.cwd.is_none();
+    match args.choice.first_given().or(args.flags.only_for_start()) {
+        Some(option) if is_for_live => check_ended(&loaded.fleet(), &session, option)?,
+        None if is_for_live => {
+            let request = SendRequest {
+                session: session.clone(),
+                text: String::from_utf8_lossy(&prompt).into_owned(),
+                when_idle: args.when_idle,
+            };
+            let group = args.flags.group().map(str::to_owned);
+            let sending = Sending { request, after, group };
+            if let Some(outcome) = sending.to_live(ui, &loaded.fleet()) {
+                return outcome;
+            }
         }
+        _ => {}
     }
     let subject =
         if args.fork { LaunchSubject::Fork { session } } else { LaunchSubject::Resume { session } };
@@ -77,16 +98,32 @@ pub(super) fn cmd_resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outc
     start(ui, loaded, args.flags, wanted)
 }
 
+/// Checks that a message starts a process, which can take this option.
+fn check_ended(fleet: &Fleet, session: &str, option: &str) -> Result<(), Failure> {
+    match fleet.live_receiver(session) {
+        Ok(live) => Err(only_for_start(&live, option)),
+        // The resume says why it refuses.
+        Err(why) if why.is_for_resume() => Ok(()),
+        Err(why) => Err(not_sent(fleet, session, why)),
+    }
+}
+
 /// Says that the message is missing. A lone argument is the session, also where it looks like a message.
-fn no_message(id: Option<&str>) -> Failure {
+fn no_message(verb: &str, id: Option<&str>) -> Failure {
+    let here = "for the only session in this directory";
     match id {
-        None => Failure::new(Kind::Usage, "no message is given")
-            .hint("write `agentctl resume ID \"MESSAGE\"`, or `agentctl resume -p \"MESSAGE\"` for the only session in this directory"),
+        None => Failure::new(Kind::Usage, "no message is given").hint(format!(
+            "write `agentctl {verb} ID \"MESSAGE\"`, or `agentctl {verb} -p \"MESSAGE\"` {here}"
+        )),
         Some(id) if id.contains(char::is_whitespace) => {
-            Failure::new(Kind::Usage, format!("no session is named, or no message is given: `{id}`"))
-                .hint(format!("write `agentctl resume ID \"{id}\"`, or `agentctl resume -p \"{id}\"` for the only session in this directory"))
+            let message = format!("no session is named, or no message is given: `{id}`");
+            Failure::new(Kind::Usage, message).hint(format!(
+                "write `agentctl {verb} ID \"{id}\"`, or `agentctl {verb} -p \"{id}\"` {here}"
+            ))
         }
-        Some(id) => Failure::new(Kind::Usage, format!("no message is given for the session `{id}`"))
-            .hint(format!("write `agentctl resume {id} \"MESSAGE\"`")),
+        Some(id) => {
+            Failure::new(Kind::Usage, format!("no message is given for the session `{id}`"))
+                .hint(format!("write `agentctl {verb} {id} \"MESSAGE\"`"))
+        }
     }
 }

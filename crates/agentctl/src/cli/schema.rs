@@ -7,8 +7,8 @@ use agentctl_core::ask::{
     AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, ChangesDocument,
     CleanDocument, CompareDocument, DiffDocument, DoctorDocument, FuseDocument, FusesDocument,
     GroupLaunchDocument, LaunchPlan, LockDocument, LocksDocument, NamedSession, PruneDocument,
-    RunsDocument, SendDocument, StatusDocument, StopDocument, TakeDocument, WaitDocument,
-    WhyDocument, WorktreesDocument,
+    RunsDocument, SendDocument, StatusDocument, StopDocument, TakeDocument, TurnEndDocument,
+    WaitDocument, WhyDocument, WorktreesDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
@@ -39,6 +39,7 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("list", value(schemars::schema_for!(Listing))),
         ("status", value(schemars::schema_for!(StatusDocument))),
         ("stop", value(schemars::schema_for!(StopDocument))),
+        ("stop-turn", value(schemars::schema_for!(TurnEndDocument))),
         ("logs", value(schemars::schema_for!(Message))),
         ("changes", value(schemars::schema_for!(ChangesDocument))),
         ("why", value(schemars::schema_for!(WhyDocument))),

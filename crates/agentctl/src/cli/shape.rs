@@ -15,7 +15,8 @@ use crate::ui::{Canvas, Ui};
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Output options")]
 pub(super) struct ShapeArgs {
-    /// Print only whole ids: of sessions (or their pids), of fuses; directories of locks, names of adapters
+    /// Print only whole ids: of sessions (or their pids), asks, fuses; names of adapters; paths of changed files;
+    /// directories of locks, worktrees and `compare`
     #[arg(short, long, conflicts_with_all = ["output", "format", "json"])]
     quiet: bool,
     /// Output form

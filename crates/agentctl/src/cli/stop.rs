@@ -10,7 +10,8 @@ use agentctl_core::stop::StopOptions;
 use clap::Args;
 
 use super::ids;
-use super::list::{StatusArg, adapter_name};
+use super::list::{StatusArg, adapter_name, resolved_directory};
+use super::send::{Turns, end_turns};
 use crate::config::Span;
 use crate::face::{full_name, stop_failure, stop_kind, stop_lines, survivor_lines, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
@@ -21,7 +22,7 @@ use crate::ui::Ui;
 ///
 /// Ask the agent to exit, wait, then kill; at last verify that nothing is left. Works for sessions that were
 /// not started by agentctl, too. A session of a shared server is stopped through that server. Surviving
-/// processes are listed (exit code 1).
+/// processes are listed (exit code 1). With --turn only the turn is ended, and --json prints a document per session.
 #[derive(Args)]
 pub(super) struct StopArgs {
     #[arg(value_name = "ID", help = ids::SEVERAL_LIVE_OR_HERE, conflicts_with_all = ["all", "adapter", "status", "group", "cwd"])]
@@ -42,7 +43,7 @@ pub(super) struct StopArgs {
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// End the turn only; the agent's process stays
-    #[arg(long, requires = "ids", conflicts_with_all = ["force", "timeout"])]
+    #[arg(long, conflicts_with_all = ["force", "timeout"])]
     turn: bool,
     /// Kill at once instead of asking the agent to exit
     #[arg(long)]
@@ -67,16 +68,27 @@ impl StopArgs {
 }
 
 pub(super) fn cmd_stop(ui: &mut Ui, fleet: &Fleet, args: &StopArgs) -> Outcome {
-    if args.turn {
-        return super::send::end_turns(ui, fleet, &args.ids, args.json);
+    if args.turn && !args.ids.is_empty() {
+        return end_turns(ui, fleet, &Turns::Named(&args.ids), args.json);
     }
     let targets = fleet.stop_targets(&request(args));
-    let targets = targets.map_err(|found| unresolved(fleet, &found.text, found.why))?;
+    let mut targets = targets.map_err(|found| unresolved(fleet, &found.text, found.why))?;
     if args.ids.is_empty() {
         if !args.selects() {
             only_here(&targets)?;
         }
+        if let Some(group) = args.group.as_ref().filter(|_| targets.finds_nothing()) {
+            super::group_members(fleet, group)?;
+        }
+        if args.turn {
+            targets.sessions.retain(|s| matches!(s.status, Status::Running | Status::Waiting));
+        }
         confirm(ui, fleet, args, &targets)?;
+    }
+    if args.turn {
+        let ended = end_turns(ui, fleet, &Turns::Of(&targets.sessions), args.json)?;
+        let seen = super::answered(ui, &targets.faults);
+        return Ok(if ended == ExitCode::SUCCESS { seen } else { ended });
     }
     let mut written = Ok(());
     let document = fleet.stop(&targets, &mut |news| {
@@ -126,10 +138,7 @@ fn request(args: &StopArgs) -> StopRequest {
 
 fn query(args: &StopArgs) -> Query {
     let here = (!args.selects()).then(|| PathBuf::from("."));
-    let cwd = args.cwd.as_ref().or(here.as_ref()).map(|dir| {
-        let real = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
-        real.to_string_lossy().into_owned()
-    });
+    let cwd = args.cwd.as_ref().or(here.as_ref()).map(|directory| resolved_directory(directory));
     Query {
         adapter: args.adapter.clone(),
         statuses: args.status.iter().map(|s| Status::from(*s)).collect(),
@@ -172,10 +181,10 @@ fn confirm(
 ) -> Result<(), Failure> {
     let sessions = &targets.sessions;
     if sessions.is_empty() {
-        ui.note(if targets.faults.is_empty() {
-            "no session to stop"
-        } else {
-            "no session could be seen"
+        ui.note(match (targets.faults.is_empty(), args.turn) {
+            (false, _) => "no session could be seen",
+            (true, false) => "no session to stop",
+            (true, true) => "no turn to end",
         });
         return Ok(());
     }
@@ -193,8 +202,9 @@ fn confirm(
     if args.json || !ui.converses() {
         ui.flush()?;
         let (message, hint) = if args.selects() {
+            let stopping = if args.turn { "ending the turns of" } else { "stopping" };
             (
-                format!("nothing was stopped: stopping {would} needs a confirmation"),
+                format!("nothing was stopped: {stopping} {would} needs a confirmation"),
                 "add -y to confirm; without it this command asks, but only on a terminal",
             )
         } else {
@@ -209,7 +219,8 @@ fn confirm(
             failure.candidate(full_name(session.adapter, session.id.as_deref(), session.pid))
         }));
     }
-    if ui.confirm(&format!("stop {what}?"))? {
+    let stop = if args.turn { "end the turn of" } else { "stop" };
+    if ui.confirm(&format!("{stop} {what}?"))? {
         return Ok(());
     }
     Err(Failure::new(Kind::Refused, "nothing was stopped"))

@@ -6,8 +6,8 @@ mod reflexes;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
 
 use super::help;
 use crate::failure::{Failure, Kind, Outcome};
@@ -117,17 +117,28 @@ fn mistyped<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a
 /// Returns the innermost command that the arguments name, with its path: `agentctl fuse set`.
 fn innermost<'a>(root: &'a Command, args: &[OsString]) -> (String, &'a Command) {
     let (mut path, mut command) = (root.get_name().to_owned(), root);
-    for word in args.iter().skip(1).map_while(|arg| arg.to_str()).filter(|w| !w.starts_with('-')) {
-        if command.get_subcommands().next().is_none() {
-            break;
+    let mut is_value = false;
+    for word in args.iter().skip(1).map_while(|arg| arg.to_str()) {
+        if std::mem::take(&mut is_value) {
+            continue;
         }
-        if let Some(sub) = command.find_subcommand(word) {
-            path.push(' ');
-            path.push_str(sub.get_name());
-            command = sub;
+        if word.starts_with('-') {
+            is_value = takes_value(root, word) || takes_value(command, word);
+            continue;
         }
+        let Some(sub) = command.find_subcommand(word) else { break };
+        path.push(' ');
+        path.push_str(sub.get_name());
+        command = sub;
     }
     (path, command)
+}
+
+/// Says whether the next word is the value of this option.
+fn takes_value(command: &Command, option: &str) -> bool {
+    let Some(long) = option.strip_prefix("--") else { return false };
+    let is_it = |arg: &&Arg| arg.get_long() == Some(long);
+    command.get_arguments().find(is_it).is_some_and(|arg| arg.get_action().takes_values())
 }
 
 fn context(error: &clap::Error, kind: ContextKind) -> String {
@@ -139,7 +150,28 @@ fn context(error: &clap::Error, kind: ContextKind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::mistyped;
+    use std::ffi::OsString;
+
+    use clap::{Arg, Command};
+
+    use super::{innermost, mistyped};
+
+    #[test]
+    fn the_innermost_command_ends_at_the_first_other_word() {
+        let tree = Command::new("agentctl")
+            .arg(Arg::new("color").long("color"))
+            .subcommand(Command::new("demo"))
+            .subcommand(Command::new("fuse").subcommand(Command::new("set")));
+        for (line, path) in [
+            ("agentctl lanch demo x", "agentctl"),
+            ("agentctl fuse set x", "agentctl fuse set"),
+            ("agentctl --color never fuse set", "agentctl fuse set"),
+            ("agentctl fuse --color never sett set", "agentctl fuse"),
+        ] {
+            let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(innermost(&tree, &args).0, path, "{line}");
+        }
+    }
 
     #[test]
     fn a_tip_is_a_word_with_few_other_letters() {

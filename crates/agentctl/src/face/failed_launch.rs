@@ -8,7 +8,7 @@ use agentctl_core::launch::LaunchError;
 use super::holders::holder_in_sentence;
 use super::{not_made, refused_word, unresolved};
 use crate::failure::{Failure, Kind};
-use crate::text::with_tilde;
+use crate::text::{nearest, with_tilde};
 
 /// Returns a remark about a launch that is on its way; `None` where the report is a fault or a result.
 #[must_use]
@@ -36,13 +36,23 @@ fn directory_on_server(adapter: &str) -> Failure {
     Failure::new(Kind::Usage, message).hint("leave it out")
 }
 
+/// Returns the hint for a word that is not an adapter: the adapter that was probably meant, and all of them.
+#[must_use]
+pub fn adapters_hint(word: &str) -> String {
+    let known: Vec<_> = ALL.iter().map(|adapter| adapter.name()).collect();
+    let all = format!("adapters: {}", known.join(", "));
+    match nearest(word, known) {
+        Some(meant) => format!("did you mean `{meant}`? {all}"),
+        None => all,
+    }
+}
+
 /// Says why no agent could be chosen.
 fn no_adapter(why: &NoAdapter) -> Failure {
     match why {
         NoAdapter::Unknown(name) => {
-            let known: Vec<_> = ALL.iter().map(|a| a.name()).collect();
             Failure::new(Kind::Usage, format!("there is no adapter named `{name}`"))
-                .hint(format!("adapters: {}", known.join(", ")))
+                .hint(adapters_hint(name))
         }
         NoAdapter::NoneInstalled => Failure::new(
             Kind::Failed,
@@ -95,6 +105,10 @@ pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
             let message =
                 format!("--ask takes no time with {agent}: its server waits without a limit");
             Failure::new(Kind::Usage, message).hint("use --ask alone")
+        }
+        NotStarted::CannotAskOrStay(refusal) => {
+            let failure = Failure::new(Kind::Refused, refusal.message);
+            refusal.hint.into_iter().fold(failure, Failure::hint)
         }
         NotStarted::Hook { moment, why } => {
             let message = format!("nothing was launched: the {} hook: {why}", moment.word());

@@ -1,7 +1,7 @@
 //! The sentences for messages that were not sent, and for turns that were not ended.
 
 use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, TurnEndDocument, TurnNotEnded};
-use agentctl_core::model::Session;
+use agentctl_core::model::{Session, Status};
 use agentctl_core::send::SendError;
 
 use super::{answer_hint, full_name, session_reason_in_brackets, unresolved};
@@ -55,7 +55,10 @@ pub fn not_sent(fleet: &Fleet, text: &str, why: NotSent) -> Failure {
             let message = format!("{} is live{}: {why}", name(&session), pid.unwrap_or_default());
             let failure = Failure::new(Kind::Refused, message);
             failure.hint(hint.unwrap_or_else(|| {
-                "`agentctl stop` it first, or `agentctl resume --fork` goes on in a copy".to_owned()
+                let id = session.id.as_deref().unwrap_or(text);
+                format!(
+                    "`agentctl stop {id}` first, or `agentctl send --fork {id}` goes on in a copy"
+                )
             }))
         }
         SendError::Unknown(session, faults) => {
@@ -65,6 +68,18 @@ pub fn not_sent(fleet: &Fleet, text: &str, why: NotSent) -> Failure {
         }
         SendError::Io(error) => error.into(),
     }
+}
+
+/// Says that an option is for a process that is started, and that the session has one already.
+#[must_use]
+pub fn only_for_start(session: &Session, option: &str) -> Failure {
+    let message = format!(
+        "{} is live: {option} counts only for a session that is started; nothing was sent",
+        name(session)
+    );
+    let id = session.id.as_deref().unwrap_or_default();
+    let hint = format!("leave it out, or `agentctl stop {id}` first");
+    Failure::new(Kind::Refused, message).hint(hint)
 }
 
 /// Says why it is not known that a message arrived; `None` if the session's own record holds it.
@@ -97,7 +112,7 @@ pub fn turn_not_ended(fleet: &Fleet, text: &str, why: TurnNotEnded) -> Failure {
         TurnNotEnded::NoTurn(session) => {
             let message =
                 format!("{} is {}: no turn is running", name(&session), session.status.word());
-            Failure::new(Kind::Failed, message)
+            Failure::new(Kind::Failed, message).hint(no_turn_hint(&session))
         }
         TurnNotEnded::Refused(session, why) => {
             let message = format!("the turn of {} was not ended: {why}", name(&session));
@@ -108,6 +123,16 @@ pub fn turn_not_ended(fleet: &Fleet, text: &str, why: TurnNotEnded) -> Failure {
                 format!("whether the turn of {} was ended is not known: {why}", name(&session));
             Failure::new(Kind::Failed, message).hint("`agentctl status` shows what it does")
         }
+    }
+}
+
+fn no_turn_hint(session: &Session) -> String {
+    let pid = || session.pid.map(|pid| pid.to_string());
+    let id = session.id.clone().or_else(pid).unwrap_or_else(|| "ID".to_owned());
+    match session.status {
+        Status::Unknown => format!("`agentctl why {id}` shows what is known"),
+        status if status.is_live() => format!("`agentctl stop {id}` ends its process"),
+        _ => format!("`agentctl send {id} \"MESSAGE\"` begins a turn"),
     }
 }
 

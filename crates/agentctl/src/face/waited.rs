@@ -1,7 +1,7 @@
 //! The result of a wait in words, with its exit code.
 
 use agentctl_core::ask::{Fleet, NotWaited, SessionVerdict, WaitDocument, WaitRequest};
-use agentctl_core::model::{Outcome, Session, Status};
+use agentctl_core::model::{Ask, Outcome, Session, Status};
 use agentctl_core::wait::{End, Progress, Until, WaitVerdict};
 
 use super::{
@@ -76,20 +76,25 @@ fn needs_human(session: &Session) -> String {
 }
 
 fn blocked(document: &WaitDocument) -> Failure {
-    // A wait is blocked only by a session that waits for a human.
-    let session = document.sessions.iter().find(|session| session.status == Status::Waiting);
+    let session = first_waiting(document);
     let message = session.map_or_else(|| "a human is needed first".to_owned(), needs_human);
-    let failure = Failure::new(Kind::Blocked, message);
-    match document.asks.first() {
-        Some(ask) => failure.hint(answer_hint(ask)),
-        None => failure,
-    }
+    blocked_hint(document).into_iter().fold(Failure::new(Kind::Blocked, message), Failure::hint)
 }
 
-/// Returns the hint that names the ask of a session that waits for a human.
+/// Returns the session that blocks a wait: the first of those that wait for a human.
+fn first_waiting(document: &WaitDocument) -> Option<&Session> {
+    document.sessions.iter().find(|session| session.status == Status::Waiting)
+}
+
+/// Returns the hint that names the first ask of the session that blocks a wait, and never that of another session.
 #[must_use]
 pub fn blocked_hint(document: &WaitDocument) -> Option<String> {
-    document.asks.first().map(answer_hint)
+    let session = first_waiting(document)?;
+    let is_of = |ask: &&Ask| {
+        (ask.adapter, &ask.root, &ask.session_id) == (session.adapter, &session.root, &session.id)
+            && (session.id.is_some() || ask.pid == session.pid)
+    };
+    document.asks.iter().find(is_of).map(answer_hint)
 }
 
 fn missed(document: &WaitDocument, request: &WaitRequest) -> Option<Failure> {
@@ -110,5 +115,5 @@ fn timed_out(document: &WaitDocument, request: &WaitRequest) -> Failure {
     let open: Vec<String> = open.collect();
     let after = std::time::Duration::from_millis(request.timeout_ms.unwrap_or_default());
     let message = format!("timed out after {} s: {}", after.as_secs_f64(), open.join(", "));
-    Failure::new(Kind::TimedOut, message)
+    blocked_hint(document).into_iter().fold(Failure::new(Kind::TimedOut, message), Failure::hint)
 }

@@ -49,6 +49,10 @@ fn a_prompt_that_is_missing_or_given_twice_is_one_sentence_with_the_right_hint()
                 "give the prompt once",
             ),
             (vec!["resume"], "no message is given", "`agentctl resume -p \"MESSAGE\"`"),
+            (vec!["send"], "no message is given", "`agentctl send -p \"MESSAGE\"`"),
+            (vec!["send", "painter", " "], "the message is empty", "`agentctl send ID"),
+            (vec!["launch", "dmeo", "x"], "no adapter named `dmeo`", "did you mean `demo`?"),
+            (vec!["launch", "dmeo"], "`dmeo` is not an adapter", "did you mean `demo`?"),
             (
                 vec!["resume", "painter"],
                 "no message is given for the session `painter`",

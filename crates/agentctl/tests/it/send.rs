@@ -77,6 +77,7 @@ fn a_one_shot_run_takes_no_message() {
         let refused = home.run(&["send", &id, "hello"]);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         assert!(refused.stderr.contains("--keep"), "{}", refused.stderr);
+        assert!(refused.stderr.contains(&format!("`agentctl send {id}`")), "{}", refused.stderr);
         assert_eq!(said(&home, &id).len(), 1);
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
     });
@@ -149,7 +150,9 @@ fn stop_turn_ends_the_tool_and_keeps_the_process() {
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         eventually("it rests", || (status(&home, &id)["status"] == "idle").then_some(()));
         assert_eq!(status(&home, &id)["pid"], pid);
-        assert_eq!(home.run(&["stop", "--turn", &id]).code, Some(1), "no turn is running");
+        let idle = home.run(&["stop", "--turn", &id]);
+        assert_eq!(idle.code, Some(1), "no turn is running");
+        assert!(idle.stderr.contains(&format!("`agentctl stop {id}`")), "{}", idle.stderr);
         let other = launch(&home, "v", "x [[hang]]", &["--keep"]);
         eventually("its turn has begun", || {
             (status(&home, &other)["status"] == "running").then_some(())
@@ -170,8 +173,145 @@ fn agents_that_cannot_ask_or_stay_refuse_the_flags() {
         let home = home();
         for flag in ["--ask", "--keep"] {
             let refused = home.run(&["launch", "pi-rust", flag, "-p", "x"]);
-            assert_ne!(refused.code, Some(0));
+            assert_eq!(refused.code, Some(5), "{}", refused.stderr);
             assert!(refused.stderr.contains(flag), "{}", refused.stderr);
         }
+        let bypass = ["launch", "demo", "--ask", "--permissions", "bypass", "-p", "x"];
+        let refused = home.run(&bypass);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(refused.stderr.contains("nothing is asked"), "{}", refused.stderr);
+    });
+}
+
+#[test]
+fn a_message_to_a_live_session_is_waited_for_and_followed() {
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:one]]");
+        let waited = home.run(&["send", &id, "more [[delay:0.3]] [[say:two]]", "--wait"]);
+        assert_eq!(waited.code, Some(0), "{}", waited.stderr);
+        assert!(waited.stdout.contains("turn begun"), "{}", waited.stdout);
+        assert!(home.run(&["logs", &id]).stdout.contains("two"), "the turn is over");
+        let json = home.run(&["send", &id, "y [[delay:0.3]] [[say:three]]", "--wait", "--json"]);
+        let told = json.json();
+        let facts = (&told["confirmed"], &told["session"]["status"]);
+        assert_eq!(facts, (&Value::Bool(true), &"idle".into()), "{}", json.stderr);
+        let followed = home.run(&["send", &id, "z [[delay:0.3]] [[say:four]]", "--follow"]);
+        assert_eq!(followed.code, Some(0), "{}", followed.stderr);
+        assert!(followed.stdout.contains("four"), "{}", followed.stdout);
+        assert!(!followed.stdout.contains("three"), "only what follows: {}", followed.stdout);
+        let late = home.run(&["send", &id, "h [[hang]]", "--wait", "--timeout", "1s"]);
+        assert_eq!(late.code, Some(124), "{}", late.stderr);
+        assert_eq!(home.run(&["stop", "--turn", &id]).code, Some(0));
+        let asked = home.run(&["send", &id, "p [[permit:true]]", "--wait"]);
+        assert_eq!(asked.code, Some(10), "{}", asked.stderr);
+        let ask = ask_of(&home, &id)["id"].as_str().expect("an id")[..6].to_owned();
+        assert!(asked.stderr.contains(&ask), "{}", asked.stderr);
+        assert_eq!(home.run(&["send", &id, "m", "--timeout", "1s"]).code, Some(2));
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}
+
+#[test]
+fn a_live_session_takes_a_group_and_refuses_options_for_a_process() {
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:one]]");
+        let options: [&[&str]; 9] = [
+            &["--model", "m"],
+            &["--permissions", "edits"],
+            &["--ask"],
+            &["--keep=5m"],
+            &["--env", "A=b"],
+            &["--on-create", "true"],
+            &["--on-complete", "true"],
+            &["--callback-session", "c"],
+            &["--", "--foo"],
+        ];
+        for option in options {
+            let args = [&["send", &id, "no [[say:never]]"], option].concat();
+            let refused = home.run(&args);
+            assert_eq!(refused.code, Some(5), "{option:?}: {}", refused.stderr);
+            let word = option[0].split('=').next().expect("a word");
+            assert!(refused.stderr.contains(word), "{option:?}: {}", refused.stderr);
+            assert!(refused.stderr.contains("is live"), "{option:?}: {}", refused.stderr);
+        }
+        assert_eq!(home.run(&["send", &id, "no", "--group", " "]).code, Some(2));
+        assert_eq!(said(&home, &id).len(), 1, "nothing was sent");
+        let sent = home.run(&["send", &id, "yes [[say:two]]", "--group", "crew"]);
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        assert_eq!(status(&home, &id)["group"], "crew");
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        let resumed = home.run(&["send", &id, "back [[say:three]]", "--model", "m", "--wait"]);
+        assert_eq!(resumed.code, Some(0), "an ended session takes them: {}", resumed.stderr);
+    });
+}
+
+#[test]
+fn the_hint_of_a_wait_names_the_ask_of_the_session_that_it_prints() {
+    sandboxed(|| {
+        let home = home();
+        let asks: Vec<(String, String)> = ["a", "b", "c"]
+            .map(|w| {
+                let id = launch(&home, w, "x [[permit:true]] [[hang]]", &["--group", "zz"]);
+                let ask = ask_of(&home, &id)["id"].as_str().expect("an id")[..8].to_owned();
+                (id, ask)
+            })
+            .into();
+        let ask_of_printed = |text: &str| {
+            let printed = asks.iter().find(|(id, _)| text.contains(id.as_str()));
+            printed.expect("a session is printed").1.clone()
+        };
+        let waited = home.run(&["wait", "--group", "zz"]);
+        assert_eq!(waited.code, Some(10), "{}", waited.stderr);
+        let ask = ask_of_printed(&waited.stdout);
+        assert!(waited.stderr.contains(&format!("answer {ask}")), "{}", waited.stderr);
+        // The order of the arguments decides, not how long each waits.
+        for (id, ask) in &asks {
+            let others = asks.iter().map(|(other, _)| other.as_str()).filter(|other| other != id);
+            let args: Vec<&str> = ["wait", id].into_iter().chain(others).collect();
+            let waited = home.run(&args);
+            assert!(waited.stdout.starts_with(id.as_str()), "{}", waited.stdout);
+            assert!(waited.stderr.contains(&format!("answer {ask}")), "{}", waited.stderr);
+        }
+        let (id, ask) = &asks[2];
+        let first = |args: &[&str]| {
+            let document = home.run(&[&["wait", id, "--json"], args].concat()).json();
+            document["asks"][0]["id"].as_str().unwrap_or_default().to_owned()
+        };
+        assert!(first(&["--for", "waiting"]).starts_with(ask.as_str()), "it is reached");
+        let late = first(&["--for", "idle", "--timeout", "1s"]);
+        assert!(late.starts_with(ask.as_str()), "it is timed out");
+        assert_eq!(home.run(&["stop", "--group", "zz", "-y"]).code, Some(0));
+    });
+}
+
+#[test]
+fn stop_turn_takes_a_selection_and_asks_for_a_confirmation() {
+    sandboxed(|| {
+        let home = home();
+        let idle = kept(&home, "v", "x [[say:one]]");
+        assert_eq!(home.run(&["group", &idle, "g"]).code, Some(0));
+        let none = home.run(&["stop", "--turn", "--group", "g", "-y"]);
+        assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""), "{}", none.stderr);
+        assert!(none.stderr.contains("no turn to end"), "{}", none.stderr);
+        let busy = launch(&home, "w", "x [[hang]]", &["--keep", "--group", "g"]);
+        eventually("its turn has begun", || {
+            (status(&home, &busy)["status"] == "running").then_some(())
+        });
+        let refused = home.run(&["stop", "--turn", "--all"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert_eq!(status(&home, &busy)["status"], "running");
+        let ended = home.run(&["stop", "--turn", "--group", "g", "-y", "--json"]);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let told = ended.json();
+        let facts = (&told["session"]["id"], &told["session"]["status"]);
+        assert_eq!(facts, (&busy.as_str().into(), &"idle".into()), "looked at again");
+        let unknown = home.run(&["stop", "--group", "nosuch", "-y"]);
+        assert_eq!(unknown.code, Some(4), "{}", unknown.stderr);
+        assert!(unknown.stderr.contains("there is no group `nosuch`"), "{}", unknown.stderr);
+        assert!(unknown.stderr.contains("groups: g"), "{}", unknown.stderr);
+        assert_eq!(home.run(&["stop", "--group", "g", "-y"]).code, Some(0));
+        assert_eq!(home.run(&["stop", "--group", "g", "-y"]).code, Some(0), "nothing is left");
     });
 }

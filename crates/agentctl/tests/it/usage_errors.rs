@@ -69,6 +69,16 @@ fn an_error_of_the_parser_is_one_sentence_with_a_hint() {
                 "`agentctl list --help` shows its arguments",
             ),
             (&["list", "--watch=3"], "--watch takes no value", "see `agentctl list --help`"),
+            (
+                &["lanch", "demo", "x"],
+                "there is no command `lanch`",
+                "did you mean `agentctl launch`?",
+            ),
+            (
+                &["nosuch", "demo", "x"],
+                "there is no command `nosuch`",
+                "`agentctl --help` lists the commands",
+            ),
         ]);
     });
 }

@@ -5,8 +5,40 @@ use agentctl_core::marks;
 
 /// The exit codes of commands that have more to say than the general table.
 pub(in crate::cli) const EXIT_CODES_OF: &[(&str, &[(u8, &str)])] = &[
-    ("launch", TURN),
-    ("resume", TURN),
+    (
+        "launch",
+        &[
+            (0, "started; with --wait: finished"),
+            (1, "not started; with --wait: failed or killed"),
+            (2, "usage error"),
+            (3, "of several agents some were not started; or the session cannot be seen"),
+            (5, "refused: occupied, locked, name in use, limit, no --ask or --keep"),
+            (10, "with --wait: the session waits for a human"),
+            (124, "with --wait: --timeout is over"),
+        ],
+    ),
+    (
+        "resume",
+        &[
+            (0, "the record holds the message; with --wait: finished"),
+            (1, "not recorded or not started; with --wait: failed or killed"),
+            (3, "a source could not be read"),
+            (4, "no such session, or several match"),
+            (5, "refused: it takes no messages, or its directory is occupied or locked"),
+            (10, "the session waits for a human: nothing was sent, or with --wait after it"),
+            (124, "with --wait: --timeout is over"),
+        ],
+    ),
+    (
+        "asks",
+        &[
+            (3, "a source could not be read: asks may be missing"),
+            (4, "no such ask or session, or several match"),
+        ],
+    ),
+    ("answer", ANSWERS),
+    ("approve", ANSWERS),
+    ("deny", ANSWERS),
     (
         "wait",
         &[
@@ -26,9 +58,44 @@ pub(in crate::cli) const EXIT_CODES_OF: &[(&str, &[(u8, &str)])] = &[
     (
         "stop",
         &[
-            (0, "stopped, or was stopped already"),
-            (1, "a process survived"),
+            (0, "stopped, or was stopped already; with --turn: the turn was ended"),
+            (1, "a process survived; with --turn: no turn is running"),
+            (4, "no such session or group, or several match"),
             (5, "refused: not confirmed, or which process it is cannot be proved"),
+        ],
+    ),
+    (
+        "diff",
+        &[
+            (1, "git failed, or the directory is unknown or gone"),
+            (3, "a source could not be read"),
+            (4, "no such session or group, or several match"),
+            (5, "refused: no git repository, or one of another user"),
+        ],
+    ),
+    (
+        "compare",
+        &[
+            (3, "a source could not be read"),
+            (4, "no such group"),
+            (5, "refused: no git repository, or one of another user"),
+        ],
+    ),
+    ("worktree list", &[(3, "a source could not be read"), (5, "refused: no git repository")]),
+    (
+        "worktree clean",
+        &[
+            (0, "removed, or nothing to remove"),
+            (4, "no such worktree"),
+            (5, "refused: not confirmed, or a named worktree is kept"),
+        ],
+    ),
+    (
+        "worktree take",
+        &[
+            (1, "git failed"),
+            (4, "no such session or worktree, or several match"),
+            (5, "refused: conflicts, nothing is committed, or the branch is in use"),
         ],
     ),
     ("unlock", &[(4, "the directory is not locked")]),
@@ -41,13 +108,14 @@ pub(in crate::cli) const EXIT_CODES_OF: &[(&str, &[(u8, &str)])] = &[
     ("config show", &[(3, "a setting cannot be used; its default is shown")]),
 ];
 
-/// The exit codes of a command that waits for the end of a turn.
-const TURN: &[(u8, &str)] = &[
-    (0, "started; with --wait: finished"),
-    (1, "not started; with --wait: failed or killed"),
-    (5, "refused: directory occupied or locked, session live, name in use"),
-    (10, "with --wait: the session waits for a human"),
-    (124, "with --wait: --timeout is over"),
+/// The exit codes of a command that answers asks.
+const ANSWERS: &[(u8, &str)] = &[
+    (0, "taken"),
+    (1, "not delivered, or whether it was delivered is not known"),
+    (2, "usage error: the ask does not offer this answer"),
+    (3, "a source could not be read"),
+    (4, "no such open ask, or several match"),
+    (5, "refused: settled by another answer, not from here, or from below an agent"),
 ];
 
 /// Returns the exit codes that a command explains itself.

@@ -48,7 +48,11 @@ fn every_visible_command_has_examples_and_no_other_has() {
         let path = examples.command;
         assert!(visible.iter().any(|(known, _)| known == path), "`{path}` is no visible command");
     }
-    for (path, _) in EXIT_CODES_OF {
+    for path in ["asks", "answer", "approve", "deny", "diff", "compare", "worktree clean"] {
+        assert!(EXIT_CODES_OF.iter().any(|(known, _)| *known == path), "`{path}` has no codes");
+    }
+    for (path, codes) in EXIT_CODES_OF {
+        assert!(codes.iter().all(|(_, text)| text.len() + 7 <= PAGE_WIDTH), "{path}: too wide");
         assert!(visible.iter().any(|(known, _)| known == path), "`{path}` is no visible command");
     }
 }

@@ -72,6 +72,12 @@ pub(in crate::cli) struct ModelFlags {
 }
 
 impl ModelFlags {
+    /// Returns the first given option.
+    pub(in crate::cli) fn first_given(&self) -> Option<&'static str> {
+        let model = self.model.as_ref().map(|_| "--model");
+        model.or(self.permissions.map(|_| "--permissions"))
+    }
+
     /// Returns the permissions, if they are given.
     pub(in crate::cli) fn permissions(&self) -> Option<Permissions> {
         self.permissions.map(Into::into)
@@ -126,6 +132,26 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 impl Flags {
+    /// Returns the group.
+    pub(in crate::cli) fn group(&self) -> Option<&str> {
+        self.group.as_deref()
+    }
+
+    /// Returns the first given option that only a process that is started can take.
+    pub(in crate::cli) fn only_for_start(&self) -> Option<&'static str> {
+        let given = [
+            (!self.env.is_empty(), "--env"),
+            (self.ask.is_some(), "--ask"),
+            (self.keep.is_some(), "--keep"),
+            (self.on_create.is_some(), "--on-create"),
+            (self.on_complete.is_some(), "--on-complete"),
+            (self.callback_session.is_some(), "--callback-session"),
+            (self.callback_agent.is_some(), "--callback-agent"),
+            (!self.extra.is_empty(), "an argument after `--`"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
+    }
+
     /// Returns the options of the order without model and permissions; the other flags say how its session is
     /// attended.
     pub(super) fn options(&mut self, defaults: &Defaults) -> LaunchOptions {
