@@ -44,8 +44,8 @@ pub(super) fn cmd_man(ui: &mut Ui, args: &ManArgs) -> Outcome {
         ui.raw(&page(&root, command)?)?;
         ui.flush()?;
         if ui.is_terminal() {
-            let words: String = args.command.iter().map(|word| format!(" {word}")).collect();
-            ui.hint(&format!("`agentctl man{words} | man -l -` shows the page formatted"));
+            let words = [&["agentctl".to_owned(), "man".to_owned()], args.command.as_slice()];
+            ui.hint(&format!("`{} | man -l -` shows the page formatted", words.concat().join(" ")));
         }
     }
     ui.flush()?;

@@ -49,7 +49,7 @@ impl Sending {
         &self,
         ui: &mut Ui,
         fleet: &Fleet,
-        mut document: SendDocument,
+        document: SendDocument,
         conversation: Option<Transcript>,
     ) -> Outcome {
         let (json, stay) = (self.after.json, self.after.stay);
@@ -64,27 +64,39 @@ impl Sending {
         }
         ui.flush()?;
         match (failure, document.wait_target()) {
-            (Some(failure), _) if json => return Ok(failure.beside_data(ui)),
-            (Some(failure), _) => return Err(failure),
+            (Some(failure), _) if json => Ok(failure.beside_data(ui)),
+            (Some(failure), _) => Err(failure),
             (None, Some(target)) if stay != Stay::Not => {
                 until_begun(fleet, &document, &target);
-                let mut request = self.after.request(target);
-                if stay == Stay::Following {
-                    let form = if json { Form::Json } else { Form::Human };
-                    return wait::follow(ui, fleet, &request, (form, conversation));
-                }
-                request.figures = json;
-                let waited = wait::wait_for(ui, fleet, &request, Show::Nothing)?;
-                let ended = wait::answer(&waited, &request);
-                if !json {
-                    return ended;
-                }
-                document.session = waited.sessions.into_iter().next().unwrap_or(document.session);
-                ui.json(&document)?;
-                ended.or_else(|failure| Ok(failure.beside_data(ui)))
+                self.stay(ui, fleet, (document, target), conversation)
             }
             _ => Ok(super::answered(ui, &document.faults)),
         }
+    }
+
+    /// Waits until the turn that holds the message is over, or shows the conversation until then.
+    fn stay(
+        &self,
+        ui: &mut Ui,
+        fleet: &Fleet,
+        (mut document, target): (SendDocument, WaitTarget),
+        conversation: Option<Transcript>,
+    ) -> Outcome {
+        let json = self.after.json;
+        let mut request = self.after.request(target);
+        if self.after.stay == Stay::Following {
+            let form = if json { Form::Json } else { Form::Human };
+            return wait::follow(ui, fleet, &request, (form, conversation));
+        }
+        request.figures = json;
+        let waited = wait::wait_for(ui, fleet, &request, Show::Nothing)?;
+        let ended = wait::answer(&waited, &request);
+        if !json {
+            return ended;
+        }
+        document.session = waited.sessions.into_iter().next().unwrap_or(document.session);
+        ui.json(&document)?;
+        ended.or_else(|failure| Ok(failure.beside_data(ui)))
     }
 
     /// Puts the session into the group.

@@ -311,6 +311,8 @@ fn stop_turn_takes_a_selection_and_asks_for_a_confirmation() {
         assert_eq!(unknown.code, Some(4), "{}", unknown.stderr);
         assert!(unknown.stderr.contains("there is no group `nosuch`"), "{}", unknown.stderr);
         assert!(unknown.stderr.contains("groups: g"), "{}", unknown.stderr);
+        let nowhere = home.run(&["list", "--cwd", "/no/such/directory", "-q"]);
+        assert!(nowhere.stderr.contains("there is no directory /no/such"), "{}", nowhere.stderr);
         assert_eq!(home.run(&["stop", "--group", "g", "-y"]).code, Some(0));
         assert_eq!(home.run(&["stop", "--group", "g", "-y"]).code, Some(0), "nothing is left");
     });
