@@ -11,7 +11,6 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
-use crate::confirmed::on_terminal;
 use crate::home;
 use crate::inbox::{ask_of, id_of};
 use crate::launched::launch;
@@ -26,9 +25,17 @@ struct Typing {
 
 impl Typing {
     fn start(home: &TestHome, args: &[&str]) -> Self {
+        Self::start_after(home, args, "")
+    }
+
+    /// Starts the program on a terminal on which this was typed before.
+    fn start_after(home: &TestHome, args: &[&str], typed: &str) -> Self {
         let terminal = Terminal::open(80);
-        let child = terminal.stream(&mut home.command(args)).spawn().expect("starts");
-        let keyboard = File::from(terminal.controller);
+        let mut command = home.command(args);
+        let command = terminal.stream(&mut command);
+        let mut keyboard = terminal.controller.try_clone().map(File::from).expect("cloned");
+        keyboard.write_all(typed.as_bytes()).expect("typed");
+        let child = command.spawn().expect("starts");
         let mut screen = keyboard.try_clone().expect("cloned");
         let shown = Arc::new(Mutex::new(String::new()));
         let seen = Arc::clone(&shown);
@@ -44,6 +51,14 @@ impl Typing {
 
     fn until_shown(&self, text: &str) {
         eventually(text, || self.shown.lock().expect("whole").contains(text).then_some(()));
+    }
+
+    /// Waits until the keys of this many asks were shown.
+    fn until_asked(&self, count: usize) {
+        eventually("the keys are shown", || {
+            let shown = self.shown.lock().expect("whole").matches("[q]uit: ").count();
+            (shown >= count).then_some(())
+        });
     }
 
     fn has_open(&self, path: &Path) -> bool {
@@ -69,7 +84,12 @@ fn a_walk_on_a_terminal_answers_skips_and_leaves() {
         for id in &ids {
             ask_of(&home, id);
         }
-        assert_eq!(on_terminal(&home, &["answer"], "a\ns\nq\n", false), Some(0));
+        let mut walk = Typing::start(&home, &["answer"]);
+        for (asked, key) in [(1, "a\n"), (2, "s\n"), (3, "q\n")] {
+            walk.until_asked(asked);
+            walk.write(key);
+        }
+        assert_eq!(walk.code(), Some(0));
         let ran = |w: &str| home.path().join(w).join("yes").exists();
         eventually("one tool ran", || {
             (["a", "b", "c"].iter().filter(|w| ran(w)).count() == 1).then_some(())
@@ -78,7 +98,12 @@ fn a_walk_on_a_terminal_answers_skips_and_leaves() {
         assert_eq!(left["asks"].as_array().map(Vec::len), Some(2), "one was skipped, one was left");
         let left = home.run(&["asks", "-q"]).stdout;
         let first = left.lines().next().expect("an ask").to_owned();
-        assert_eq!(on_terminal(&home, &["answer", &first], "9\n1\n", false), Some(0));
+        let mut walk = Typing::start(&home, &["answer", &first]);
+        for (asked, key) in [(1, "9\n"), (2, "1\n")] {
+            walk.until_asked(asked);
+            walk.write(key);
+        }
+        assert_eq!(walk.code(), Some(0));
         eventually("a rule was chosen by its number", || {
             (["a", "b", "c"].iter().filter(|w| ran(w)).count() == 2).then_some(())
         });
@@ -122,5 +147,70 @@ fn a_key_that_was_typed_too_early_answers_nothing() {
         terminal.write("q\n");
         assert_eq!(terminal.code(), Some(0));
         assert_eq!(ask_of(&home, &ids[1])["id"], asks[1]["id"], "it was not answered");
+    });
+}
+
+/// Two sessions that ask for a permission each, in the order of the walk.
+fn two_permissions(home: &TestHome) -> [String; 2] {
+    ["a", "b"].map(|w| {
+        let id = launch(home, w, "x [[permit:touch yes]] [[hang]]", &[]);
+        ask_of(home, &id);
+        id
+    })
+}
+
+#[test]
+fn keys_that_were_typed_in_one_go_answer_only_the_ask_that_was_shown() {
+    sandboxed(|| {
+        let home = home();
+        let ids = two_permissions(&home);
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_asked(1);
+        walk.write("a\na\n");
+        walk.until_asked(2);
+        walk.write("q\n");
+        assert_eq!(walk.code(), Some(0));
+        ask_of(&home, &ids[1]);
+        assert!(!home.path().join("b/yes").exists(), "nobody has seen it");
+    });
+}
+
+#[test]
+fn keys_that_were_typed_before_the_walk_began_answer_nothing() {
+    sandboxed(|| {
+        let home = home();
+        let ids = two_permissions(&home);
+        let mut walk = Typing::start_after(&home, &["answer"], "a\na\n");
+        walk.until_asked(1);
+        walk.write("q\n");
+        assert_eq!(walk.code(), Some(0));
+        for id in &ids {
+            ask_of(&home, id);
+        }
+    });
+}
+
+#[test]
+fn a_pasted_answer_of_two_lines_answers_only_its_question() {
+    sandboxed(|| {
+        let home = home();
+        let question = launch(&home, "a", "x [[ask:Why?]] [[hang]]", &[]);
+        ask_of(&home, &question);
+        let permission = launch(&home, "b", "x [[permit:touch yes]] [[hang]]", &[]);
+        let ask = ask_of(&home, &permission);
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_asked(1);
+        walk.write("first line\na\n");
+        walk.until_asked(2);
+        walk.write("m\nnever\n");
+        walk.until_shown("words for the agent: ");
+        walk.until_shown("discarded");
+        walk.write("because\n");
+        assert_eq!(walk.code(), Some(0));
+        eventually("it is denied", || {
+            let said = home.run(&["logs", &permission, "--json"]).stdout;
+            said.contains("denied: because").then_some(())
+        });
+        assert!(!home.path().join("b/yes").exists(), "{ask}");
     });
 }
