@@ -30,7 +30,7 @@ pub(super) struct AnswerArgs {
     #[arg(long, group = "decision", requires = "ask")]
     deny: bool,
     /// With --deny: words for the agent
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, requires = "deny")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
     /// Allow it and store rule N of the ask
     #[arg(long, value_name = "N", group = "decision", requires = "ask")]
@@ -122,6 +122,11 @@ enum Decision {
 }
 
 fn decision(args: &AnswerArgs) -> Result<Option<Decision>, Failure> {
+    // `requires` of clap does not hold here: it is waived by the conflicts within the group of decisions.
+    if args.message.is_some() && !args.deny {
+        let failure = Failure::new(Kind::Usage, "--message goes only with --deny");
+        return Err(failure.hint("the answer to a question is given with --text"));
+    }
     if args.allow {
         return Ok(Some(Decision::Reply(Reply::Allow)));
     }

@@ -86,6 +86,22 @@ fn a_denial_goes_on_with_the_words_and_stop_ends_the_turn() {
 }
 
 #[test]
+fn words_that_no_decision_delivers_are_refused() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:touch no]] [[hang]]", &[]);
+        let ask = ask_of(&home, &id);
+        let none: &[&str] = &[];
+        for decision in [&["--allow"][..], &["--stop"], &["--always", "1"], &["--text", "t"], none] {
+            let refused = answer(&home, &ask, &[decision, &["--message", "words"]].concat());
+            assert_eq!(refused.code, Some(2), "{decision:?}: {}", refused.stderr);
+            assert!(refused.stderr.contains("--message goes only with --deny"), "{decision:?}");
+        }
+        assert_eq!(ask_of(&home, &id)["id"], ask["id"], "nothing was answered");
+    });
+}
+
+#[test]
 fn always_stores_the_rule_that_was_shown() {
     sandboxed(|| {
         let home = home();
