@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
+use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Output, TestHome, eventually, sandboxed};
@@ -396,5 +397,30 @@ fn a_time_for_answers_is_refused_where_it_would_not_be_kept() {
                 assert_eq!(told.code == Some(2), is_refused, "{}", told.stderr);
             }
         }
+    });
+}
+
+#[test]
+fn the_demo_agent_waits_for_an_answer_as_long_as_it_was_told() {
+    sandboxed(|| {
+        let home = home();
+        let script = "x [[permit:touch no]] [[ask:Why?]] [[say:after]]";
+        let id = launch(&home, "w", script, &["--ask=1s"]);
+        until_said(&home, &id, "after");
+        let said = home.run(&["logs", &id, "--json"]).stdout;
+        assert!(said.contains("denied: nobody answered in time"), "{said}");
+        assert!(!home.path().join("w/no").exists());
+        let hours = |flags: &[&str]| {
+            let id = launch(&home, "v", "x [[permit:touch no]]", flags);
+            let ask = ask_of(&home, &id);
+            assert_eq!(home.run(&["stop", &id]).code, Some(0));
+            let moment = |key: &str| ask[key].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+            let (since, until) = (moment("since").expect("a moment"), moment("until"));
+            let hours = until.map(|until| until.duration_since(since).as_secs_f64() / 3600.0);
+            (hours.map(f64::round), ask["then"].clone())
+        };
+        assert_eq!(hours(&["--ask"]), (Some(24.0), json!("denied")), "the usual time");
+        assert_eq!(hours(&["--ask=2h"]), (Some(2.0), json!("denied")));
+        assert_eq!(hours(&[]), (None, Value::Null), "no limit");
     });
 }
