@@ -1,18 +1,12 @@
-//! The words of asks and answers: an ask in one line and in full, the command that answers it, and the sentences
-//! for answers that were not taken.
-
-use std::path::Path;
+//! The words of asks and answers: an ask in one line, the command that answers it, and the sentences for answers that
+//! were not taken.
 
 use agentctl_core::ask::{AnswerDocument, Fleet};
-use agentctl_core::host::Host;
 use agentctl_core::inbox::{AnswerError, Answerer, AnswererLink};
-use agentctl_core::model::{
-    Ask, AskChoice, AskField, AskPart, AskScope, FieldAnswer, Reply, Status,
-};
+use agentctl_core::model::{Ask, AskChoice, AskField, AskScope, FieldAnswer, Reply, Status};
 
-use super::{age, full_name, local_minute};
+use super::{full_name, with_visible_breaks};
 use crate::failure::{Failure, Kind};
-use crate::text::with_tilde;
 
 /// Returns an ask in one line, with its options: `question: Which colour?  1 Red  2 Blue`.
 #[must_use]
@@ -32,180 +26,6 @@ pub fn ask_summary(ask: &Ask) -> String {
         text.push_str(&format!("  (not from here: {why_not})"));
     }
     text
-}
-
-/// One line of an ask that is shown in full.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskLine {
-    /// The kind of line, which decides its colour.
-    pub kind: AskLineKind,
-    /// The text, without line breaks.
-    pub text: String,
-}
-
-/// The kind of a line of an ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskLineKind {
-    /// The heading.
-    Heading,
-    /// The name of a fact and its value.
-    Fact,
-    /// The text of the ask itself.
-    Text,
-    /// A line that a change adds.
-    Added,
-    /// A line that a change removes.
-    Removed,
-    /// A decision or an option.
-    Choice,
-    /// A remark.
-    Remark,
-}
-
-/// Returns an ask in full: nothing that an answer agrees to is left out without a remark.
-#[must_use]
-pub fn ask_page(host: &Host, ask: &Ask) -> Vec<AskLine> {
-    let mut page = AskPage::default();
-    page.add(AskLineKind::Heading, &format!("{}: {}", ask.kind.word(), ask.title));
-    page.fact("ask", &ask.id);
-    page.fact("session", &full_name(ask.adapter, ask.session_id.as_deref(), ask.pid));
-    if let Some(cwd) = &ask.cwd {
-        page.fact("directory", &with_tilde(&host.home, cwd));
-    }
-    if let Some(since) = ask.since {
-        page.fact("since", &format!("{} ({})", age(host.now(), since), local_minute(since)));
-    }
-    if let Some(until) = ask.until {
-        let then = ask.then.as_deref().map(|then| format!(", then {then}")).unwrap_or_default();
-        page.fact("until", &format!("{}{then}", local_minute(until)));
-    }
-    page.parts_and_fields(ask);
-    page.choices(ask);
-    page.lines
-}
-
-/// Returns everything that an answer agrees to, without the names of the ask and of its session and without the
-/// commands that answer it: for an interface that shows these beside it.
-#[must_use]
-pub fn ask_text(home: &Path, ask: &Ask) -> Vec<AskLine> {
-    let mut page = AskPage::default();
-    page.add(AskLineKind::Heading, &format!("{}: {}", ask.kind.word(), ask.title));
-    if let Some(cwd) = &ask.cwd {
-        page.fact("directory", &with_tilde(home, cwd));
-    }
-    if let Some(then) = &ask.then {
-        page.fact("otherwise", then);
-    }
-    page.parts_and_fields(ask);
-    if let Some(why_not) = &ask.why_not {
-        page.add(AskLineKind::Remark, "");
-        page.add(AskLineKind::Remark, &format!("cannot be answered from here: {why_not}"));
-    }
-    page.lines
-}
-
-#[derive(Default)]
-struct AskPage {
-    lines: Vec<AskLine>,
-}
-
-impl AskPage {
-    /// Adds a line. A line break in a text of the agent would look like a line of ours.
-    fn add(&mut self, kind: AskLineKind, text: &str) {
-        let text = text.replace(['\n', '\r'], " ");
-        self.lines.push(AskLine { kind, text });
-    }
-
-    fn fact(&mut self, name: &str, value: &str) {
-        self.add(AskLineKind::Fact, &format!("{name:<11}{value}"));
-    }
-
-    fn text(&mut self, heading: &str, text: &str, cut: bool) {
-        self.add(AskLineKind::Remark, "");
-        self.add(AskLineKind::Remark, heading);
-        for line in text.lines() {
-            self.add(AskLineKind::Text, &format!("  {line}"));
-        }
-        if cut {
-            self.add(AskLineKind::Remark, "  … the text goes on: only its beginning is known here");
-        }
-    }
-
-    fn parts_and_fields(&mut self, ask: &Ask) {
-        let is_shown = |text: &str| text == ask.title || ask.fields.iter().any(|f| f.text == text);
-        for part in &ask.parts {
-            // The heading and the questions show this text already.
-            if !matches!(part, AskPart::Text { text, cut: false } if is_shown(text)) {
-                self.part(part);
-            }
-        }
-        for field in &ask.fields {
-            let is_heading = ask.fields.len() == 1 && field.text == ask.title;
-            self.field(field, ask.fields.len() > 1, is_heading);
-        }
-    }
-
-    fn part(&mut self, part: &AskPart) {
-        match part {
-            AskPart::Command { text, cut } => self.text("command", text, *cut),
-            AskPart::Plan { markdown, cut } => self.text("plan", markdown, *cut),
-            AskPart::Text { text, cut } => self.text("text", text, *cut),
-            AskPart::Json { value, cut } => {
-                let text = serde_json::to_string_pretty(value).unwrap_or_default();
-                self.text("input", &text, *cut);
-            }
-            AskPart::Diff { path, unified, cut } => {
-                self.add(AskLineKind::Remark, "");
-                self.add(AskLineKind::Remark, &format!("change of {path}"));
-                for line in unified.lines() {
-                    let kind = match line.as_bytes().first() {
-                        Some(b'+') => AskLineKind::Added,
-                        Some(b'-') => AskLineKind::Removed,
-                        _ => AskLineKind::Text,
-                    };
-                    self.add(kind, &format!("  {line}"));
-                }
-                if *cut {
-                    self.add(AskLineKind::Remark, "  … the change goes on");
-                }
-            }
-        }
-    }
-
-    fn field(&mut self, field: &AskField, is_named: bool, is_heading: bool) {
-        if is_heading && field.options.is_empty() {
-            return;
-        }
-        self.add(AskLineKind::Remark, "");
-        if is_named {
-            self.add(AskLineKind::Remark, &format!("question `{}`", field.id));
-        }
-        if !is_heading {
-            for line in field.text.lines() {
-                self.add(AskLineKind::Text, &format!("  {line}"));
-            }
-        }
-        for (number, option) in (1..).zip(&field.options) {
-            let about = option.about.as_deref().map(|about| format!("  {about}"));
-            let text = format!("  {number} {}{}", option.label, about.unwrap_or_default());
-            self.add(AskLineKind::Choice, &text);
-        }
-        if field.many {
-            self.add(AskLineKind::Remark, "  several options may be chosen");
-        }
-    }
-
-    fn choices(&mut self, ask: &Ask) {
-        self.add(AskLineKind::Remark, "");
-        if let Some(why_not) = &ask.why_not {
-            self.add(AskLineKind::Remark, &format!("cannot be answered from here: {why_not}"));
-            return;
-        }
-        for (flag, label) in answer_flags(ask) {
-            let command = format!("agentctl answer {} {flag}", ask.short_id());
-            self.add(AskLineKind::Choice, &format!("{command:<44}  {label}"));
-        }
-    }
 }
 
 /// Returns the flags of `answer` that this ask takes, each with its meaning.
@@ -241,7 +61,8 @@ fn choice_flag(choice: &AskChoice) -> String {
     }
 }
 
-/// Returns a decision that an ask offers in words, with the rule that it stores.
+/// Returns a decision that an ask offers in words, with the rule that it stores. A line break in the rule is written
+/// as `\n` or `\r`: it is part of what is allowed.
 #[must_use]
 pub fn choice_text(choice: &AskChoice) -> String {
     let scope = match choice.scope {
@@ -249,7 +70,7 @@ pub fn choice_text(choice: &AskChoice) -> String {
         scope => format!(", for this {}", scope.word()),
     };
     let rule = choice.rule.as_deref().map(|rule| format!(": {rule}")).unwrap_or_default();
-    format!("{}{rule}{scope}", choice.label)
+    with_visible_breaks(&format!("{}{rule}{scope}", choice.label))
 }
 
 /// Returns the command that shows an ask in full and then the command that answers it, for hints and

@@ -286,6 +286,17 @@ fn hostile_text_of_an_ask_is_shown_as_text() {
 }
 
 #[test]
+fn a_command_is_shown_with_its_line_breaks_and_carriage_returns() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:echo safe\r\nrm -rf x\r# y]]", &[]);
+        let page = home.run(&["asks", &id_of(&ask_of(&home, &id))]).stdout;
+        assert!(page.contains("\n  echo safe\\r\n  rm -rf x\\r# y\n"), "{page}");
+        assert!(page.contains("always: echo safe\\r\\nrm -rf x\\r# y, for"), "{page}");
+    });
+}
+
+#[test]
 fn the_socket_of_the_demo_takes_only_the_open_ask() {
     sandboxed(|| {
         let home = home();
