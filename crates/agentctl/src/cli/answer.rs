@@ -3,7 +3,7 @@
 mod walk;
 
 use agentctl_core::ask::{AnswerDocument, AnswerRequest, Fleet};
-use agentctl_core::inbox::{AnswerError, can_name_an_ask};
+use agentctl_core::inbox::{AnswerError, OpenAsk, can_name_an_ask, check_answerer, find};
 use agentctl_core::model::{Ask, Reply};
 use clap::{ArgGroup, Args};
 
@@ -84,27 +84,27 @@ pub(super) struct DenyArgs {
 }
 
 pub(super) fn cmd_answer(ui: &mut Ui, fleet: &Fleet, args: &AnswerArgs) -> Outcome {
-    let reply = match (&args.ask, decision(args)?) {
+    let ask = match (&args.ask, decision(args)?) {
         (Some(ask), Some(Decision::Reply(reply))) => return one(ui, fleet, ask, reply, args.json),
         (Some(ask), Some(Decision::Fields(words))) => {
             let found = open_ask(fleet, ask)?;
-            let reply = field_reply(&found, &words)?;
-            return one(ui, fleet, &found.id, reply, args.json);
+            let answerer = fleet.answerer(std::process::id());
+            check_answerer(fleet, &answerer, &found)
+                .map_err(|error| not_answered(fleet, ask, error))?;
+            let reply = field_reply(&found.ask, &words)?;
+            return one(ui, fleet, &found.ask.id, reply, args.json);
         }
         (ask, _) => ask.as_deref(),
     };
     if args.json || !ui.converses() {
-        let failure =
-            Failure::new(Kind::Usage, "no decision was given, and no terminal can be asked");
-        return Err(failure.hint(match reply {
-            Some(ask) => match open_ask(fleet, ask) {
-                Ok(ask) => offered(&ask),
-                Err(_) => "add --allow, --deny, --option N or --text TEXT".to_owned(),
-            },
+        let hint = match ask {
+            Some(ask) => offered(&open_ask(fleet, ask)?.ask),
             None => "name an ask and a decision: `agentctl asks` shows both".to_owned(),
-        }));
+        };
+        let message = "no decision was given, and no terminal can be asked";
+        return Err(Failure::new(Kind::Usage, message).hint(hint));
     }
-    walk(ui, fleet, reply)
+    walk(ui, fleet, ask)
 }
 
 pub(super) fn cmd_approve(ui: &mut Ui, fleet: &Fleet, args: &ApproveArgs) -> Outcome {
@@ -155,9 +155,8 @@ fn decision(args: &AnswerArgs) -> Result<Option<Decision>, Failure> {
 }
 
 /// Finds the ask that a text names.
-fn open_ask(fleet: &Fleet, text: &str) -> Result<Ask, Failure> {
-    let found = agentctl_core::inbox::find(fleet, text, None);
-    found.map(|found| found.ask).map_err(|error| not_answered(fleet, text, error))
+fn open_ask(fleet: &Fleet, text: &str) -> Result<OpenAsk, Failure> {
+    find(fleet, text, None).map_err(|error| not_answered(fleet, text, error))
 }
 
 fn answer(fleet: &Fleet, ask: &str, reply: &Reply) -> Result<AnswerDocument, Failure> {

@@ -215,10 +215,7 @@ mod tests {
             .collect();
         assert_eq!(shown, [r"  echo safe\r", r"  rm -rf x\r# y"]);
         let rule = AskChoice::always(1, command, AskScope::Session);
-        assert_eq!(
-            choice_text(&rule),
-            r"always: echo safe\r\nrm -rf x\r# y\n, for this session"
-        );
+        assert_eq!(choice_text(&rule), r"always: echo safe\r\nrm -rf x\r# y\n, for this session");
     }
 
     #[test]

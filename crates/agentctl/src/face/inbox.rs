@@ -133,13 +133,27 @@ fn given(ask: &Ask, answers: &[FieldAnswer]) -> String {
 #[must_use]
 pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
     match error {
-        AnswerError::NotAnId => Failure::new(Kind::Usage, format!("`{text}` is no id of an ask"))
-            .hint("an ask is named by at least 6 characters of its id: `agentctl asks` shows them"),
-        AnswerError::Gone(faults) if faults.is_empty() => {
-            Failure::new(Kind::NoAsk, format!("no open ask has the id `{text}`"))
-                .hint("it may be settled already; `agentctl asks` shows what is open now")
+        AnswerError::NotAnId => not_an_ask(fleet, text, Kind::Usage).unwrap_or_else(|| {
+            Failure::new(Kind::Usage, format!("`{text}` is no id of an ask")).hint(
+                "an ask is named by at least 6 characters of its id: `agentctl asks` shows them",
+            )
+        }),
+        AnswerError::Gone(Some(ask), faults) if faults.is_empty() => {
+            let message = format!("ask {} is not open any more", ask.short_id());
+            let name = full_name(ask.adapter, ask.session_id.as_deref(), ask.pid);
+            let hint = match state_now(fleet, &ask) {
+                Some(now) => format!("{name} {now}; `agentctl asks` shows what is open now"),
+                None => "`agentctl asks` shows what is open now".to_owned(),
+            };
+            Failure::new(Kind::NoAsk, message).hint(hint)
         }
-        AnswerError::Gone(faults) => {
+        AnswerError::Gone(None, faults) if faults.is_empty() => {
+            not_an_ask(fleet, text, Kind::NoAsk).unwrap_or_else(|| {
+                Failure::new(Kind::NoAsk, format!("no open ask has the id `{text}`"))
+                    .hint("it may be settled already; `agentctl asks` shows what is open now")
+            })
+        }
+        AnswerError::Gone(_, faults) => {
             let message =
                 format!("whether ask `{text}` is open is unknown: a source did not answer");
             Failure::new(Kind::Unanswered, message).beside(faults)
@@ -176,7 +190,7 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
             Failure::new(Kind::Failed, format!("ask `{text}` was not answered: {why}"))
         }
         AnswerError::Refused(ask, why) => {
-            let now = state_now(fleet, &ask);
+            let now = state_now(fleet, &ask).map(|now| format!("; it {now}")).unwrap_or_default();
             let message = format!("ask {} was not answered: {why}{now}", ask.short_id());
             Failure::new(Kind::Refused, message).hint("`agentctl asks` shows what is open now")
         }
@@ -228,8 +242,15 @@ fn link_above(answerer: &Answerer) -> String {
     }
 }
 
-/// Says what the session does now, after an answer was refused.
-fn state_now(fleet: &Fleet, ask: &Ask) -> String {
+/// Says that a text names a session instead of an ask.
+fn not_an_ask(fleet: &Fleet, text: &str, kind: Kind) -> Option<Failure> {
+    fleet.target(text).ok()?;
+    let failure = Failure::new(kind, format!("`{text}` is a session, not an ask"));
+    Some(failure.hint(format!("`agentctl asks {text}` shows what it asks")))
+}
+
+/// Returns what the session of an ask does now, without its subject: `is running now`.
+fn state_now(fleet: &Fleet, ask: &Ask) -> Option<String> {
     let target = agentctl_core::model::Target {
         adapter: ask.adapter,
         root: ask.root.clone(),
@@ -240,13 +261,11 @@ fn state_now(fleet: &Fleet, ask: &Ask) -> String {
         }),
         pid: ask.pid.filter(|_| ask.session_id.is_none()),
     };
-    match fleet.inspect(&target).session {
-        Some(session) if session.status == Status::Waiting => {
-            "; it waits for something else".into()
-        }
-        Some(session) => format!("; it is {} now", session.status.word()),
-        None => String::new(),
-    }
+    let session = fleet.inspect(&target).session?;
+    Some(match session.status {
+        Status::Waiting => "waits for something else now".to_owned(),
+        status => format!("is {} now", status.word()),
+    })
 }
 
 /// Reads `--option`, `--text` and `--field` into the answer to the questions of an ask.

@@ -39,6 +39,32 @@ fn live_record(home: &TestHome, pid: &Value) -> Value {
     serde_json::from_slice(&fs::read(home.path().join(path)).expect("a record")).expect("JSON")
 }
 
+/// Sends one line to the socket of the demo agent that asks, and returns its reply.
+fn say_to_demo(home: &TestHome, ask: &Value, line: &Value) -> Value {
+    let socket = format!(".local/share/agentctl-demo/live/{}.sock", ask["pid"]);
+    let mut stream = UnixStream::connect(home.path().join(socket)).expect("it listens");
+    writeln!(stream, "{line}").expect("sent");
+    let mut reply = String::new();
+    BufReader::new(stream).read_line(&mut reply).expect("a reply");
+    serde_json::from_str(&reply).expect("JSON")
+}
+
+/// Answers an ask of the demo agent without this program, as its own terminal would.
+pub(crate) fn settle_elsewhere(home: &TestHome, ask: &Value) {
+    let native = live_record(home, &ask["pid"])["ask"]["id"].clone();
+    let taken = say_to_demo(home, ask, &json!({"answer": {"ask": native, "allow": true}}));
+    assert_eq!(taken["taken"], true);
+}
+
+/// Sets the mark of a living agent, as a process that the agent has started has it.
+pub(crate) fn mark_as_below(home: &mut TestHome, session: &str) {
+    let pid = status(home, session)["pid"].to_string();
+    let environ = fs::read(format!("/proc/{pid}/environ")).expect("it lives");
+    let environ = String::from_utf8_lossy(&environ).into_owned();
+    let marker = environ.split('\0').find_map(|v| v.strip_prefix("AGENTCTL_RUN="));
+    home.set("AGENTCTL_RUN", marker.expect("a marker"));
+}
+
 #[test]
 fn a_permission_is_listed_in_full_and_runs_once_it_is_allowed() {
     sandboxed(|| {
@@ -93,7 +119,8 @@ fn words_that_no_decision_delivers_are_refused() {
         let id = launch(&home, "w", "x [[permit:touch no]] [[hang]]", &[]);
         let ask = ask_of(&home, &id);
         let none: &[&str] = &[];
-        for decision in [&["--allow"][..], &["--stop"], &["--always", "1"], &["--text", "t"], none] {
+        for decision in [&["--allow"][..], &["--stop"], &["--always", "1"], &["--text", "t"], none]
+        {
             let refused = answer(&home, &ask, &[decision, &["--message", "words"]].concat());
             assert_eq!(refused.code, Some(2), "{decision:?}: {}", refused.stderr);
             assert!(refused.stderr.contains("--message goes only with --deny"), "{decision:?}");
@@ -226,10 +253,7 @@ fn the_mark_of_a_living_agent_refuses_an_answer_and_that_of_a_dead_one_does_not(
         let other = launch(&home, "v", "x [[hang]]", &[]);
         let ask = id_of(&ask_of(&home, &asking));
         let pid = status(&home, &other)["pid"].to_string();
-        let environ = fs::read(format!("/proc/{pid}/environ")).expect("it lives");
-        let environ = String::from_utf8_lossy(&environ).into_owned();
-        let marker = environ.split('\0').find_map(|v| v.strip_prefix("AGENTCTL_RUN="));
-        home.set("AGENTCTL_RUN", marker.expect("a marker"));
+        mark_as_below(&mut home, &other);
         let refused = home.run(&["answer", &ask, "--allow"]);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         let raw = Pid::from_raw(pid.parse().expect("a pid")).expect("a pid");
@@ -304,15 +328,7 @@ fn the_socket_of_the_demo_takes_only_the_open_ask() {
         let ask = ask_of(&home, &id);
         let live = live_record(&home, &ask["pid"]);
         let native = live["ask"]["id"].as_str().expect("an id").to_owned();
-        let socket =
-            home.path().join(format!(".local/share/agentctl-demo/live/{}.sock", ask["pid"]));
-        let say = |line: &Value| -> Value {
-            let mut stream = UnixStream::connect(&socket).expect("it listens");
-            writeln!(stream, "{line}").expect("sent");
-            let mut reply = String::new();
-            BufReader::new(stream).read_line(&mut reply).expect("a reply");
-            serde_json::from_str(&reply).expect("JSON")
-        };
+        let say = |line: &Value| say_to_demo(&home, &ask, line);
         assert_eq!(say(&json!({"answer": {"ask": "other", "text": "Red"}}))["taken"], false);
         assert_eq!(say(&json!({"rubbish": 1}))["taken"], false);
         assert_eq!(say(&json!({"message": {"id": "1", "text": "hello"}}))["taken"], false);

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +15,35 @@ use crate::home;
 use crate::inbox::{ask_of, id_of};
 use crate::launched::launch;
 use crate::terminal::Terminal;
+
+/// The lock of an ask, held: another answer to it is being delivered.
+pub(crate) struct HeldLock {
+    path: PathBuf,
+    _held: File,
+}
+
+impl HeldLock {
+    pub(crate) fn of(home: &TestHome, ask: &Value) -> Self {
+        let path = format!(".local/state/agentctl/run/answers/{}.lock", id_of(ask));
+        let path = home.write(&path, "");
+        let held = File::open(&path).expect("made");
+        for folder in path.ancestors().skip(1).take_while(|folder| *folder != home.path()) {
+            let only_ours = std::fs::Permissions::from_mode(0o700);
+            std::fs::set_permissions(folder, only_ours).expect("made private");
+        }
+        flock(&held, FlockOperation::LockExclusive).expect("locked");
+        Self { path, _held: held }
+    }
+
+    /// Waits until a process waits for the lock.
+    pub(crate) fn until_waited_for(&self, pid: u32) {
+        eventually("the answer waits", || {
+            let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+            let mut open = open.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+            open.any(|to| to == self.path).then_some(())
+        });
+    }
+}
 
 /// A program on a terminal, typed to step by step.
 struct Typing {
@@ -59,12 +88,6 @@ impl Typing {
             let shown = self.shown.lock().expect("whole").matches("[q]uit: ").count();
             (shown >= count).then_some(())
         });
-    }
-
-    fn has_open(&self, path: &Path) -> bool {
-        let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten();
-        let mut open = open.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
-        open.any(|to| to == path)
     }
 
     fn write(&mut self, text: &str) {
@@ -130,17 +153,9 @@ fn a_key_that_was_typed_too_early_answers_nothing() {
         let mut terminal = Typing::start(&home, &["answer"]);
         terminal.until_shown("1 of 2");
         terminal.until_shown("[q]uit: ");
-        // Another answer to the first ask is being delivered, so that this one waits.
-        let lock = format!(".local/state/agentctl/run/answers/{}.lock", id_of(&asks[0]));
-        let lock = home.write(&lock, "");
-        let held = File::open(&lock).expect("made");
-        for folder in lock.ancestors().skip(1).take_while(|folder| *folder != home.path()) {
-            let only_ours = std::fs::Permissions::from_mode(0o700);
-            std::fs::set_permissions(folder, only_ours).expect("made private");
-        }
-        flock(&held, FlockOperation::LockExclusive).expect("locked");
+        let lock = HeldLock::of(&home, &asks[0]);
         terminal.write("a\n");
-        eventually("the answer waits", || terminal.has_open(&lock).then_some(()));
+        lock.until_waited_for(terminal.child.id());
         terminal.write("a\n");
         terminal.until_shown("2 of 2");
         terminal.until_shown("discarded");

@@ -9,8 +9,8 @@ use crate::adapters::answering::{
 };
 use crate::adapters::{Found, Look, Root, skipped};
 use crate::model::{
-    Ask, AskChannel, AskChoice, AskField, AskPart, AskScope, MAX_RULE_BYTES, Reply, Session,
-    Time, ToolCall,
+    Ask, AskChannel, AskChoice, AskField, AskPart, AskScope, MAX_RULE_BYTES, Reply, Session, Time,
+    ToolCall,
 };
 use crate::native::file;
 use crate::talk::{TalkError, line};

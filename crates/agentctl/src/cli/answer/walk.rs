@@ -17,7 +17,7 @@ use crate::ui::Ui;
 /// Shows the open asks one after the other and answers each as the user says.
 pub(super) fn walk(ui: &mut Ui, fleet: &Fleet, only: Option<&str>) -> Outcome {
     let asks = match only {
-        Some(text) => vec![open_ask(fleet, text)?],
+        Some(text) => vec![open_ask(fleet, text)?.ask],
         None => match fleet.asks(&AsksRequest::default()) {
             Ok(document) => document.asks,
             Err(found) => return Err(crate::face::unresolved(fleet, &found.text, found.why)),
