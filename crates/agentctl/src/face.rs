@@ -50,7 +50,9 @@ mod unresolved;
 mod waited;
 mod why_page;
 
-pub use self::ask_page::{AskLine, AskLineKind, ask_page, ask_text, with_visible_breaks};
+pub use self::ask_page::{
+    AskLine, AskLineKind, AskPageForm, ask_page, ask_text, with_visible_breaks,
+};
 pub use self::begin::{BeginAdapter, BeginDocument, begin_choices};
 pub use self::below::refused_below;
 pub use self::changes::ListChanges;
@@ -80,7 +82,7 @@ pub use self::group_launch::{matrix_failure, plan_lines, slot_failure, slot_star
 pub use self::holders::holder_text;
 pub use self::inbox::{
     FieldWords, answer_flags, answer_hint, answered_line, ask_summary, choice_text, field_reply,
-    from_agent, not_answered, several_questions_remark,
+    from_agent, key_words_remark, not_answered, several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{

@@ -4,7 +4,7 @@ mod walk;
 
 use agentctl_core::ask::{AnswerDocument, AnswerRequest, Fleet};
 use agentctl_core::inbox::{AnswerError, OpenAsk, can_name_an_ask, check_answerer, find};
-use agentctl_core::model::{Ask, Reply};
+use agentctl_core::model::{Ask, AskChoice, Reply};
 use clap::{ArgGroup, Args};
 
 use self::walk::walk;
@@ -137,7 +137,7 @@ fn decision(args: &AnswerArgs) -> Result<Option<Decision>, Failure> {
         return Ok(Some(Decision::Reply(Reply::Stop)));
     }
     if let Some(number) = args.always {
-        return Ok(Some(Decision::Reply(Reply::Always(format!("always:{number}")))));
+        return Ok(Some(Decision::Reply(Reply::Always(AskChoice::always_key(number)))));
     }
     let mut fields = Vec::new();
     for field in &args.field {

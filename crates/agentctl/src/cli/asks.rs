@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{AsksDocument, AsksRequest, Fleet, NotOne, UnresolvedText};
+use agentctl_core::ask::{
+    AsksDocument, AsksRequest, Fleet, NotOne, UnresolvedText, WaitingSessions,
+};
 use agentctl_core::inbox::can_name_an_ask;
-use agentctl_core::model::Ask;
+use agentctl_core::model::SCHEMA_VERSION;
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 
@@ -13,7 +15,7 @@ use super::list::adapter_name;
 use super::listed::Listed;
 use super::shape::{Form, Shape, ShapeArgs};
 use super::watch::watch;
-use crate::face::{AskLineKind, AskListRow, ask_page, unresolved};
+use crate::face::{AskLineKind, AskListRow, AskPageForm, ask_page, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -57,7 +59,7 @@ pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
             if at > 0 {
                 ui.line("")?;
             }
-            print_page(ui, fleet, &row.ask)?;
+            print_page(ui, fleet, row, AskPageForm::Commands)?;
         }
         ui.flush()?;
     } else {
@@ -71,12 +73,12 @@ fn listed(
     shape: &Shape<AskListRow>,
     args: &AsksArgs,
 ) -> Result<Listed<AskListRow, AsksDocument>, Failure> {
-    let asked = fleet.asks(&request(args));
-    let mut document = asked.map_err(|found| not_found(fleet, found))?;
-    let (asks, faults) = (std::mem::take(&mut document.asks), document.faults.clone());
-    let mut rows = AskListRow::rows(fleet, asks, shape.shows_short_ids());
+    let asked = fleet.waiting(&request(args));
+    let WaitingSessions { rows, faults } = asked.map_err(|found| not_found(fleet, found))?;
+    let mut rows = AskListRow::rows(fleet, &rows, shape.shows_short_ids());
     shape.arrange(&fleet.host, &mut rows);
-    document.asks = rows.iter().map(|row| row.ask.clone()).collect();
+    let asks = rows.iter().map(|row| row.ask.clone()).collect();
+    let document = AsksDocument { schema_version: SCHEMA_VERSION, asks, faults: faults.clone() };
     let is_filtered = args.adapter.is_some() || args.group.is_some() || args.cwd.is_some();
     let empty = match (faults.is_empty(), args.select.len()) {
         (false, _) => "no ask could be seen",
@@ -118,8 +120,13 @@ fn request(args: &AsksArgs) -> AsksRequest {
 }
 
 /// Prints one ask in full.
-pub(super) fn print_page(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> std::io::Result<()> {
-    for line in ask_page(&fleet.host, ask) {
+pub(super) fn print_page(
+    ui: &mut Ui,
+    fleet: &Fleet,
+    row: &AskListRow,
+    form: AskPageForm,
+) -> std::io::Result<()> {
+    for line in ask_page(&fleet.host, row, form) {
         let style = match line.kind {
             AskLineKind::Heading => AnsiColor::Yellow.on_default().bold(),
             AskLineKind::Added => AnsiColor::Green.on_default(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use agentctl_core::host::Host;
 use agentctl_core::model::{Ask, AskField, AskPart};
 
-use super::{age, answer_flags, full_name, local_minute};
+use super::{AskListRow, age, answer_flags, choice_text, full_name, local_minute};
 use crate::text::with_tilde;
 
 /// One line of an ask that is shown in full.
@@ -36,25 +36,50 @@ pub enum AskLineKind {
     Remark,
 }
 
+/// The ways to answer that a page shows below the ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskPageForm {
+    /// The commands that answer it, and the evidence behind it.
+    Commands,
+    /// The rules by their numbers, for an interface that shows its own keys.
+    Keys,
+}
+
 /// Returns an ask in full: nothing that an answer agrees to is left out without a remark.
 #[must_use]
-pub fn ask_page(host: &Host, ask: &Ask) -> Vec<AskLine> {
+pub fn ask_page(host: &Host, row: &AskListRow, form: AskPageForm) -> Vec<AskLine> {
+    let ask = &row.ask;
     let mut page = AskPage::default();
     page.add(AskLineKind::Heading, &format!("{}: {}", ask.kind.word(), ask.title));
     page.fact("ask", &ask.id);
-    page.fact("session", &full_name(ask.adapter, ask.session_id.as_deref(), ask.pid));
+    let name = row.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let session = full_name(ask.adapter, ask.session_id.as_deref(), ask.pid);
+    page.fact("session", &format!("{session}{name}"));
+    if let Some(group) = &row.group {
+        page.fact("group", group);
+    }
     if let Some(cwd) = &ask.cwd {
         page.fact("directory", &with_tilde(&host.home, cwd));
     }
     if let Some(since) = ask.since {
         page.fact("since", &format!("{} ({})", age(host.now(), since), local_minute(since)));
     }
-    if let Some(until) = ask.until {
-        let then = ask.then.as_deref().map(|then| format!(", then {then}")).unwrap_or_default();
-        page.fact("until", &format!("{}{then}", local_minute(until)));
+    match (ask.until, ask.then.as_deref()) {
+        (Some(until), Some(then)) => {
+            page.fact("until", &format!("{}, then {then}", local_minute(until)));
+        }
+        (Some(until), None) => page.fact("until", &local_minute(until)),
+        (None, Some(then)) => page.fact("otherwise", then),
+        (None, None) => {}
     }
     page.parts_and_fields(ask);
-    page.choices(ask);
+    match form {
+        AskPageForm::Commands => {
+            page.evidence(ask);
+            page.choices(ask);
+        }
+        AskPageForm::Keys => page.rules(ask),
+    }
     page.lines
 }
 
@@ -72,8 +97,7 @@ pub fn ask_text(home: &Path, ask: &Ask) -> Vec<AskLine> {
     }
     page.parts_and_fields(ask);
     if let Some(why_not) = &ask.why_not {
-        page.add(AskLineKind::Remark, "");
-        page.add(AskLineKind::Remark, &format!("cannot be answered from here: {why_not}"));
+        page.unanswerable(why_not);
     }
     page.lines
 }
@@ -181,12 +205,43 @@ impl AskPage {
         }
     }
 
-    fn choices(&mut self, ask: &Ask) {
-        self.add(AskLineKind::Remark, "");
-        if let Some(why_not) = &ask.why_not {
-            self.add(AskLineKind::Remark, &format!("cannot be answered from here: {why_not}"));
+    fn evidence(&mut self, ask: &Ask) {
+        if ask.evidence.is_empty() {
             return;
         }
+        self.add(AskLineKind::Remark, "");
+        self.add(AskLineKind::Remark, "evidence");
+        for evidence in &ask.evidence {
+            let text = format!("  {} says: {}", evidence.source, evidence.says);
+            self.add(AskLineKind::Remark, &text);
+        }
+    }
+
+    fn unanswerable(&mut self, why_not: &str) {
+        self.add(AskLineKind::Remark, "");
+        self.add(AskLineKind::Remark, &format!("cannot be answered from here: {why_not}"));
+    }
+
+    /// Adds the rules that can be stored, each with the number that chooses it.
+    fn rules(&mut self, ask: &Ask) {
+        if let Some(why_not) = &ask.why_not {
+            return self.unanswerable(why_not);
+        }
+        let numbered =
+            ask.choices.iter().filter_map(|choice| Some((choice.rule_number()?, choice)));
+        for (at, (number, choice)) in numbered.enumerate() {
+            if at == 0 {
+                self.add(AskLineKind::Remark, "");
+            }
+            self.add(AskLineKind::Choice, &format!("  {number} {}", choice_text(choice)));
+        }
+    }
+
+    fn choices(&mut self, ask: &Ask) {
+        if let Some(why_not) = &ask.why_not {
+            return self.unanswerable(why_not);
+        }
+        self.add(AskLineKind::Remark, "");
         for (flag, label) in answer_flags(ask) {
             let command = format!("agentctl answer {} {flag}", ask.short_id());
             self.add(AskLineKind::Choice, &format!("{command:<44}  {label}"));

@@ -101,6 +101,16 @@ pub fn several_questions_remark(ask: &Ask) -> Option<String> {
     Some(format!("its questions are answered together: `agentctl answer {id} {flags}`"))
 }
 
+/// Returns the remark of the walk about answers in words that are keys there.
+#[must_use]
+pub fn key_words_remark(ask: &Ask) -> Option<String> {
+    let [field] = ask.fields.as_slice() else { return None };
+    let id = ask.short_id();
+    field.free_text.then(|| {
+        format!("`s`, `x` and `q` are keys here: `agentctl answer {id} --text s` answers with such a word")
+    })
+}
+
 /// Returns the line about an answer that was taken.
 #[must_use]
 pub fn answered_line(document: &AnswerDocument) -> String {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
-use crate::inbox::{ask_of, id_of};
+use crate::inbox::{ask_of, id_of, settle_elsewhere};
 use crate::launched::launch;
 use crate::terminal::Terminal;
 
@@ -160,33 +160,36 @@ fn a_key_that_was_typed_too_early_answers_nothing() {
         terminal.until_shown("2 of 2");
         terminal.until_shown("discarded");
         terminal.write("q\n");
-        assert_eq!(terminal.code(), Some(0));
+        assert_eq!(terminal.code(), Some(5), "another answer to the first ask is being delivered");
         assert_eq!(ask_of(&home, &ids[1])["id"], asks[1]["id"], "it was not answered");
     });
 }
 
-/// Two sessions that ask for a permission each, in the order of the walk.
-fn two_permissions(home: &TestHome) -> [String; 2] {
-    ["a", "b"].map(|w| {
-        let id = launch(home, w, "x [[permit:touch yes]] [[hang]]", &[]);
+/// Starts two sessions that ask for a permission each, in the order of the walk.
+fn ask_two_permissions(home: &TestHome) {
+    for directory in ["a", "b"] {
+        let id = launch(home, directory, "x [[permit:touch yes]] [[hang]]", &[]);
         ask_of(home, &id);
-        id
-    })
+    }
+}
+
+fn open_asks(home: &TestHome) -> usize {
+    home.run(&["asks", "-q"]).stdout.lines().count()
 }
 
 #[test]
 fn keys_that_were_typed_in_one_go_answer_only_the_ask_that_was_shown() {
     sandboxed(|| {
         let home = home();
-        let ids = two_permissions(&home);
+        ask_two_permissions(&home);
         let mut walk = Typing::start(&home, &["answer"]);
         walk.until_asked(1);
         walk.write("a\na\n");
         walk.until_asked(2);
         walk.write("q\n");
         assert_eq!(walk.code(), Some(0));
-        ask_of(&home, &ids[1]);
-        assert!(!home.path().join("b/yes").exists(), "nobody has seen it");
+        assert_eq!(open_asks(&home), 1, "nobody has seen it");
+        assert!(!home.path().join("b/yes").exists());
     });
 }
 
@@ -194,14 +197,12 @@ fn keys_that_were_typed_in_one_go_answer_only_the_ask_that_was_shown() {
 fn keys_that_were_typed_before_the_walk_began_answer_nothing() {
     sandboxed(|| {
         let home = home();
-        let ids = two_permissions(&home);
+        ask_two_permissions(&home);
         let mut walk = Typing::start_after(&home, &["answer"], "a\na\n");
         walk.until_asked(1);
         walk.write("q\n");
         assert_eq!(walk.code(), Some(0));
-        for id in &ids {
-            ask_of(&home, id);
-        }
+        assert_eq!(open_asks(&home), 2);
     });
 }
 
@@ -227,5 +228,63 @@ fn a_pasted_answer_of_two_lines_answers_only_its_question() {
             said.contains("denied: because").then_some(())
         });
         assert!(!home.path().join("b/yes").exists(), "{ask}");
+    });
+}
+
+#[test]
+fn enter_alone_answers_nothing_and_the_walk_says_how_many_were_skipped() {
+    sandboxed(|| {
+        let home = home();
+        ask_two_permissions(&home);
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_asked(1);
+        walk.write("m\n");
+        walk.until_shown("words for the agent: ");
+        walk.write("\n");
+        walk.until_asked(2);
+        walk.write("\n");
+        walk.until_asked(3);
+        walk.write("q\n");
+        assert_eq!(walk.code(), Some(0));
+        walk.until_shown("1 skipped, 1 left");
+        assert_eq!(open_asks(&home), 2);
+        let shown = walk.shown.lock().expect("whole");
+        assert!(shown.contains("[x] end the turn"), "{shown}");
+        assert!(shown.contains("  1 always: touch yes, for this session"), "{shown}");
+        assert!(!shown.contains("agentctl answer"), "the keys do the same: {shown}");
+    });
+}
+
+#[test]
+fn a_free_text_question_says_how_a_word_that_is_a_key_is_answered() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[ask:Why?]]", &[]);
+        let ask = id_of(&ask_of(&home, &id));
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_asked(1);
+        walk.write("q\n");
+        assert_eq!(walk.code(), Some(0));
+        walk.until_shown(&format!("answer {} --text s", &ask[..8]));
+    });
+}
+
+#[test]
+fn a_walk_reports_a_source_that_failed_and_an_answer_that_was_not_taken() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:true]] [[hang]]", &[]);
+        let ask = ask_of(&home, &id);
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_asked(1);
+        settle_elsewhere(&home, &ask);
+        walk.write("d\n");
+        assert_eq!(walk.code(), Some(4));
+        walk.until_shown("is running now");
+        home.write(".local/share/agentctl-demo/live/4000000.json", "{");
+        let mut walk = Typing::start(&home, &["answer"]);
+        assert_eq!(walk.code(), Some(3));
+        walk.until_shown("no ask could be seen");
+        walk.until_shown("4000000.json");
     });
 }

@@ -6,51 +6,80 @@
 use std::process::ExitCode;
 
 use agentctl_core::ask::{AsksRequest, Fleet};
-use agentctl_core::model::{Ask, AskChoice, Reply};
+use agentctl_core::fleet::WaitingSession;
+use agentctl_core::inbox::OpenAsk;
+use agentctl_core::model::{Ask, AskChoice, Fault, Reply};
 
 use super::super::asks::print_page;
 use super::{answer, open_ask, print};
-use crate::face::{FieldWords, field_reply, several_questions_remark};
+use crate::face::{
+    AskListRow, AskPageForm, FieldWords, field_reply, key_words_remark, several_questions_remark,
+    unresolved,
+};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Shows the open asks one after the other and answers each as the user says.
+/// Shows the open asks one after the other and answers each as the user says. The first failure decides the exit
+/// code.
 pub(super) fn walk(ui: &mut Ui, fleet: &Fleet, only: Option<&str>) -> Outcome {
-    let asks = match only {
-        Some(text) => vec![open_ask(fleet, text)?.ask],
-        None => match fleet.asks(&AsksRequest::default()) {
-            Ok(document) => document.asks,
-            Err(found) => return Err(crate::face::unresolved(fleet, &found.text, found.why)),
-        },
-    };
-    if asks.is_empty() {
-        ui.note("nothing waits for you");
+    let (rows, faults) = open_asks(fleet, only)?;
+    let seen = super::super::answered(ui, &faults);
+    if rows.is_empty() {
+        let is_certain = faults.is_empty();
+        ui.note(if is_certain { "nothing waits for you" } else { "no ask could be seen" });
     }
-    let count = asks.len();
-    for (at, ask) in asks.iter().enumerate() {
-        ui.line(&format!("\n{} of {count}", at + 1))?;
-        print_page(ui, fleet, ask)?;
+    let mut failed: Option<ExitCode> = None;
+    let (mut skipped, mut left) = (0, 0);
+    for (at, row) in rows.iter().enumerate() {
+        ui.line(&format!("\n{} of {}", at + 1, rows.len()))?;
+        print_page(ui, fleet, row, AskPageForm::Keys)?;
         ui.flush()?;
-        if ask.via.is_none() {
+        if row.ask.via.is_none() {
             continue;
         }
-        match step(ui, fleet, ask)? {
-            Step::Next => {}
-            Step::Quit => break,
+        match step(ui, fleet, &row.ask)? {
+            Step::Answered => {}
+            Step::Failed(code) => failed = failed.or(Some(code)),
+            Step::Skipped => skipped += 1,
+            Step::Quit => {
+                left = rows[at..].iter().filter(|row| row.ask.via.is_some()).count();
+                break;
+            }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    if skipped + left > 0 {
+        ui.note(&format!("{skipped} skipped, {left} left; `agentctl asks` shows what is open now"));
+    }
+    Ok(failed.unwrap_or(seen))
+}
+
+/// Returns the asks of the walk and the sources that failed.
+fn open_asks(fleet: &Fleet, only: Option<&str>) -> Result<(Vec<AskListRow>, Vec<Fault>), Failure> {
+    if let Some(text) = only {
+        let OpenAsk { session, ask, faults } = open_ask(fleet, text)?;
+        return Ok((vec![AskListRow::of(&session, ask)], faults));
+    }
+    let asked = fleet.waiting(&AsksRequest::default());
+    let waiting = asked.map_err(|found| unresolved(fleet, &found.text, found.why))?;
+    let row = |row: WaitingSession| {
+        let WaitingSession { session, asks } = row;
+        asks.into_iter().map(move |ask| AskListRow::of(&session, ask))
+    };
+    Ok((waiting.rows.into_iter().flat_map(row).collect(), waiting.faults))
 }
 
 enum Step {
-    Next,
+    Answered,
+    /// The answer was not taken; the exit code.
+    Failed(ExitCode),
+    Skipped,
     Quit,
 }
 
 /// Asks the user about one ask until it is answered, skipped or left.
 fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
     let remark = several_questions_remark(ask);
-    if let Some(remark) = &remark {
+    for remark in remark.iter().chain(&key_words_remark(ask)) {
         ui.note(remark);
     }
     discard_early_keys(ui);
@@ -58,7 +87,7 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
         let Some(typed) = ui.prompt(&keys(ask))? else { return Ok(Step::Quit) };
         let reply = match typed.trim() {
             "q" => return Ok(Step::Quit),
-            "s" | "" => return Ok(Step::Next),
+            "s" | "" => return Ok(Step::Skipped),
             "a" if ask.offers(AskChoice::ALLOW) => Reply::Allow,
             "d" if ask.offers(AskChoice::DENY) => Reply::Deny { message: None },
             "m" if ask.offers(AskChoice::DENY) => {
@@ -67,7 +96,11 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
                     return Ok(Step::Quit);
                 };
                 let message = message.trim().to_owned();
-                Reply::Deny { message: (!message.is_empty()).then_some(message) }
+                // Enter alone never answers: it goes back to the keys.
+                if message.is_empty() {
+                    continue;
+                }
+                Reply::Deny { message: Some(message) }
             }
             "x" if ask.offers(AskChoice::STOP) => Reply::Stop,
             text => match typed_answer(ask, text) {
@@ -78,14 +111,13 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
                 }
             },
         };
-        match answer(fleet, &ask.id, &reply) {
-            Ok(document) => {
-                print(ui, &document)?;
-                ui.flush()?;
-            }
-            Err(failure) => ui.error(failure.message()),
-        }
-        return Ok(Step::Next);
+        let document = match answer(fleet, &ask.id, &reply) {
+            Ok(document) => document,
+            Err(failure) => return Ok(Step::Failed(failure.report(ui))),
+        };
+        print(ui, &document)?;
+        ui.flush()?;
+        return Ok(Step::Answered);
     }
 }
 
@@ -104,7 +136,7 @@ fn typed_answer(ask: &Ask, text: &str) -> Option<Reply> {
     let numbers: Result<Vec<usize>, _> = words.map(str::parse).collect();
     let field = match ask.fields.as_slice() {
         [] => {
-            let key = format!("always:{}", text.parse::<usize>().ok()?);
+            let key = AskChoice::always_key(text.parse().ok()?);
             return ask.offers(&key).then_some(Reply::Always(key));
         }
         [field] => field,
@@ -128,8 +160,8 @@ fn keys(ask: &Ask) -> String {
     if ask.offers(AskChoice::ALLOW) {
         keys.push("[a]llow".to_owned());
     }
-    let rules = ask.choices.iter().filter_map(|choice| choice.key.strip_prefix("always:"));
-    let rules: Vec<&str> = rules.collect();
+    let rules = ask.choices.iter().filter_map(AskChoice::rule_number);
+    let rules: Vec<String> = rules.map(|number| number.to_string()).collect();
     if !rules.is_empty() {
         keys.push(format!("[{}] always", rules.join(",")));
     }
@@ -148,7 +180,7 @@ fn keys(ask: &Ask) -> String {
         }
     }
     if ask.offers(AskChoice::STOP) {
-        keys.push("[x] stop".to_owned());
+        keys.push("[x] end the turn".to_owned());
     }
     keys.push("[s]kip".to_owned());
     keys.push("[q]uit: ".to_owned());
