@@ -81,8 +81,8 @@ pub use self::fuses::{fuse_actions, fuse_conditions, fuse_name};
 pub use self::group_launch::{matrix_failure, plan_lines, slot_failure, slot_started_line};
 pub use self::holders::holder_text;
 pub use self::inbox::{
-    FieldWords, answer_flags, answer_hint, answered_line, ask_summary, choice_text, field_reply,
-    from_agent, key_words_remark, not_answered, several_questions_remark,
+    FieldWords, answer_flags, answer_hint, answered_line, ask_summary, ask_summary_pieces,
+    choice_text, field_reply, from_agent, key_words_remark, not_answered, several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{

@@ -2,6 +2,8 @@
 
 mod walk;
 
+use std::process::ExitCode;
+
 use agentctl_core::ask::{AnswerDocument, AnswerRequest, Fleet};
 use agentctl_core::inbox::{AnswerError, OpenAsk, can_name_an_ask, check_answerer, find};
 use agentctl_core::model::{Ask, AskChoice, Reply};
@@ -69,7 +71,7 @@ pub(super) struct ApproveArgs {
     json: bool,
 }
 
-/// Deny asks; the agents go on without it
+/// Deny asks; the agents go on without them
 #[derive(Args)]
 pub(super) struct DenyArgs {
     /// The asks, by at least 6 characters of their id
@@ -85,14 +87,16 @@ pub(super) struct DenyArgs {
 
 pub(super) fn cmd_answer(ui: &mut Ui, fleet: &Fleet, args: &AnswerArgs) -> Outcome {
     let ask = match (&args.ask, decision(args)?) {
-        (Some(ask), Some(Decision::Reply(reply))) => return one(ui, fleet, ask, reply, args.json),
+        (Some(ask), Some(Decision::Reply(reply))) => {
+            return one(ui, &answer(fleet, ask, &reply)?, args.json);
+        }
         (Some(ask), Some(Decision::Fields(words))) => {
             let found = open_ask(fleet, ask)?;
             let answerer = fleet.answerer(std::process::id());
             check_answerer(fleet, &answerer, &found)
                 .map_err(|error| not_answered(fleet, ask, error))?;
             let reply = field_reply(&found.ask, &words)?;
-            return one(ui, fleet, &found.ask.id, reply, args.json);
+            return one(ui, &answer_found(fleet, &found.ask, &reply)?, args.json);
         }
         (ask, _) => ask.as_deref(),
     };
@@ -143,9 +147,9 @@ fn decision(args: &AnswerArgs) -> Result<Option<Decision>, Failure> {
     for field in &args.field {
         let Some((name, value)) = field.split_once('=') else {
             let message = format!("--field needs ID=VALUE, not `{field}`");
-            return Err(
-                Failure::new(Kind::Usage, message).hint("`agentctl asks ASK` shows the ids")
-            );
+            let ask = args.ask.as_deref().unwrap_or("ASK");
+            let hint = format!("`agentctl asks {ask}` shows the ids");
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
         };
         fields.push((name.to_owned(), value.to_owned()));
     }
@@ -160,37 +164,50 @@ fn open_ask(fleet: &Fleet, text: &str) -> Result<OpenAsk, Failure> {
 }
 
 fn answer(fleet: &Fleet, ask: &str, reply: &Reply) -> Result<AnswerDocument, Failure> {
-    let answerer = fleet.answerer(std::process::id());
-    let request = AnswerRequest { ask: ask.to_owned(), reply: reply.clone() };
-    fleet.answer(&request, &answerer).map_err(|error| not_answered(fleet, ask, error))
+    deliver(fleet, ask, reply).map_err(|error| not_answered(fleet, ask, error))
 }
 
-fn one(ui: &mut Ui, fleet: &Fleet, ask: &str, reply: Reply, json: bool) -> Outcome {
-    let document = answer(fleet, ask, &reply)?;
+/// Answers an ask that was found before: if it is gone, its session is known.
+fn answer_found(fleet: &Fleet, ask: &Ask, reply: &Reply) -> Result<AnswerDocument, Failure> {
+    deliver(fleet, &ask.id, reply).map_err(|error| match error {
+        AnswerError::Gone(None, faults) => {
+            not_answered(fleet, &ask.id, AnswerError::Gone(Some(Box::new(ask.clone())), faults))
+        }
+        other => not_answered(fleet, &ask.id, other),
+    })
+}
+
+fn deliver(fleet: &Fleet, ask: &str, reply: &Reply) -> Result<AnswerDocument, AnswerError> {
+    let answerer = fleet.answerer(std::process::id());
+    fleet.answer(&AnswerRequest { ask: ask.to_owned(), reply: reply.clone() }, &answerer)
+}
+
+fn one(ui: &mut Ui, document: &AnswerDocument, json: bool) -> Outcome {
     if json {
-        ui.json(&document)?;
+        ui.json(document)?;
     } else {
-        print(ui, &document)?;
+        print(ui, document)?;
     }
     ui.flush()?;
     Ok(super::answered(ui, &document.faults))
 }
 
 fn print(ui: &mut Ui, document: &AnswerDocument) -> std::io::Result<()> {
-    ui.line(&answered_line(document))?;
+    ui.sentence(&answered_line(document))?;
     if document.words_lost {
         ui.warn("the agent has no field for the words of a denial: they were not delivered");
     }
     Ok(())
 }
 
-/// Answers several asks. The first failure decides the exit code; the others are reported.
+/// Answers several asks. Each has its own line, in the order of the arguments; the first failure decides the exit
+/// code.
 fn several(ui: &mut Ui, fleet: &Fleet, asks: &[String], reply: &Reply, json: bool) -> Outcome {
     // A typing error answers nothing.
     if let Some(text) = asks.iter().find(|text| !can_name_an_ask(text)) {
-        return Err(not_answered(fleet, text, AnswerError::NotAnId));
+        return Ok(not_answered(fleet, text, AnswerError::NotAnId).report_in_line(ui)?);
     }
-    let mut failed: Option<Failure> = None;
+    let mut failed: Option<ExitCode> = None;
     let mut faults = Vec::new();
     let mut answered: Vec<String> = Vec::new();
     for ask in asks {
@@ -208,15 +225,15 @@ fn several(ui: &mut Ui, fleet: &Fleet, asks: &[String], reply: &Reply, json: boo
                 answered.push(document.ask.id);
                 faults.extend(document.faults);
             }
-            Err(failure) if failed.is_none() => failed = Some(failure),
-            Err(failure) => ui.error(failure.message()),
+            Err(failure) => {
+                let code = failure.report_in_line(ui)?;
+                failed = failed.or(Some(code));
+            }
         }
         ui.flush()?;
     }
-    match failed {
-        Some(failure) => Err(failure),
-        None => Ok(super::answered(ui, &faults)),
-    }
+    let seen = super::answered(ui, &faults);
+    Ok(failed.unwrap_or(seen))
 }
 
 fn offered(ask: &Ask) -> String {

@@ -11,21 +11,26 @@ use crate::failure::{Failure, Kind};
 /// Returns an ask in one line, with its options: `question: Which colour?  1 Red  2 Blue`.
 #[must_use]
 pub fn ask_summary(ask: &Ask) -> String {
-    let mut text = match ask.title.as_str() {
+    ask_summary_pieces(ask).join("  ")
+}
+
+/// Returns the pieces of the line of an ask: its title, its options, and why it cannot be answered from here.
+#[must_use]
+pub fn ask_summary_pieces(ask: &Ask) -> Vec<String> {
+    let mut pieces = vec![match ask.title.as_str() {
         title if title == ask.kind.word() => title.to_owned(),
         title => format!("{}: {title}", ask.kind.word()),
-    };
+    }];
     if let [field] = ask.fields.as_slice() {
-        for (number, option) in (1..).zip(&field.options) {
-            text.push_str(&format!("  {number} {}", option.label));
-        }
+        let options = (1..).zip(&field.options);
+        pieces.extend(options.map(|(number, option)| format!("{number} {}", option.label)));
     } else if ask.fields.len() > 1 {
-        text.push_str(&format!("  ({} questions)", ask.fields.len()));
+        pieces.push(format!("({} questions)", ask.fields.len()));
     }
     if let Some(why_not) = &ask.why_not {
-        text.push_str(&format!("  (not from here: {why_not})"));
+        pieces.push(format!("(not from here: {why_not})"));
     }
-    text
+    pieces
 }
 
 /// Returns the flags of `answer` that this ask takes, each with its meaning.
@@ -295,7 +300,7 @@ pub fn field_reply(ask: &Ask, words: &FieldWords) -> Result<Reply, Failure> {
                 usage(format!("ask {} has no field `{name}`", ask.short_id()))
                     .hint(format!("fields: {}", names.join(", ")))
             })?;
-            let value = option_value(field, value)?;
+            let value = option_value(ask, field, value)?;
             match answers.iter_mut().find(|answer| answer.field == *name) {
                 Some(answer) => answer.values.push(value),
                 None => answers.push(FieldAnswer { field: name.clone(), values: vec![value] }),
@@ -312,7 +317,7 @@ pub fn field_reply(ask: &Ask, words: &FieldWords) -> Result<Reply, Failure> {
     let values = match &words.text {
         Some(text) => vec![text.clone()],
         None => {
-            let label = |number: &usize| option_label(field, *number);
+            let label = |number: &usize| option_label(ask, field, *number);
             words.options.iter().map(label).collect::<Result<_, _>>()?
         }
     };
@@ -330,7 +335,7 @@ pub struct FieldWords {
     pub fields: Vec<(String, String)>,
 }
 
-fn option_label(field: &AskField, number: usize) -> Result<String, Failure> {
+fn option_label(ask: &Ask, field: &AskField, number: usize) -> Result<String, Failure> {
     let option = number.checked_sub(1).and_then(|at| field.options.get(at));
     option.map(|option| option.label.clone()).ok_or_else(|| {
         let message = match field.options.len() {
@@ -338,21 +343,21 @@ fn option_label(field: &AskField, number: usize) -> Result<String, Failure> {
             count => format!("`{}` has options 1 to {count}, not {number}", field.text),
         };
         let hint = if field.options.is_empty() {
-            "answer with --text TEXT"
+            "answer with --text TEXT".to_owned()
         } else {
-            "`agentctl asks ASK` shows them"
+            format!("`agentctl asks {}` shows them", ask.short_id())
         };
         Failure::new(Kind::Usage, message).hint(hint)
     })
 }
 
 /// Returns the label that a value of `--field` means: the number of an option, its label, or a text.
-fn option_value(field: &AskField, value: &str) -> Result<String, Failure> {
+fn option_value(ask: &Ask, field: &AskField, value: &str) -> Result<String, Failure> {
     if field.options.iter().any(|option| option.label == value) || field.options.is_empty() {
         return Ok(value.to_owned());
     }
     match value.parse::<usize>() {
-        Ok(number) => option_label(field, number),
+        Ok(number) => option_label(ask, field, number),
         Err(_) => Ok(value.to_owned()),
     }
 }

@@ -433,7 +433,7 @@ fn the_demo_agent_waits_for_an_answer_as_long_as_it_was_told() {
         let home = home();
         let script = "x [[permit:touch no]] [[ask:Why?]] [[say:after]]";
         let id = launch(&home, "w", script, &["--ask=1s"]);
-        until_said(&home, &id, "after");
+        until_stopped(&home, &id);
         let said = home.run(&["logs", &id, "--json"]).stdout;
         assert!(said.contains("denied: nobody answered in time"), "{said}");
         assert!(!home.path().join("w/no").exists());

@@ -11,7 +11,7 @@ use agentctl_core::inbox::OpenAsk;
 use agentctl_core::model::{Ask, AskChoice, Fault, Reply};
 
 use super::super::asks::print_page;
-use super::{answer, open_ask, print};
+use super::{answer_found, open_ask, print};
 use crate::face::{
     AskListRow, AskPageForm, FieldWords, field_reply, key_words_remark, several_questions_remark,
     unresolved,
@@ -111,7 +111,7 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
                 }
             },
         };
-        let document = match answer(fleet, &ask.id, &reply) {
+        let document = match answer_found(fleet, ask, &reply) {
             Ok(document) => document,
             Err(failure) => return Ok(Step::Failed(failure.report(ui))),
         };

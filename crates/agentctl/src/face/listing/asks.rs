@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{
     Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument, shown_sessions,
 };
-use crate::face::ask_summary;
+use crate::face::ask_summary_pieces;
 use crate::text::with_tilde;
 
 /// One ask, and its session as a table shows it.
@@ -60,7 +60,7 @@ impl ListRow for AskListRow {
         Field { name: "short_id", value: |_, row| FieldValue::Text(row.shown_id.clone()) },
         Field { name: "kind", value: |_, row| FieldValue::Text(row.ask.kind.word().to_owned()) },
         Field { name: "title", value: |_, row| FieldValue::Text(row.ask.title.clone()) },
-        Field { name: "wants", value: |_, row| FieldValue::Text(ask_summary(&row.ask)) },
+        Field { name: "wants", value: |_, row| FieldValue::Texts(ask_summary_pieces(&row.ask)) },
         Field { name: "session", value: |_, row| FieldValue::text(row.ask.session_id.clone()) },
         Field { name: "short_session", value: |_, row| FieldValue::text(session(row)) },
         Field { name: "name", value: |_, row| FieldValue::text(row.name.clone()) },
