@@ -52,7 +52,9 @@ pub use self::fuses::{
     CancelledFuseDocument, ExtendFuseRequest, FuseDocument, FuseOrderError, FuseRequest,
     FuseSelector, FusesDocument, MAX_COMMAND_BYTES, MAX_URL_BYTES, NotOneFuse,
 };
-pub use self::inbox::{AnswerDocument, AnswerRequest, AskHookDocument, AsksDocument, AsksRequest};
+pub use self::inbox::{
+    AnswerDocument, AnswerRequest, AskHookDocument, AsksDocument, AsksRequest, WaitingSessions,
+};
 pub use self::launch::{
     LaunchDefaults, LaunchDocument, LaunchHooks, LaunchNews, LaunchOptions, LaunchRequest,
     LaunchSubject, NoAdapter, NotStarted, TextOrBytes, WorktreeRequest,

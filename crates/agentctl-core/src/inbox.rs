@@ -47,8 +47,8 @@ pub struct Settled {
 pub enum AnswerError {
     /// The text is too short, or no id of an ask.
     NotAnId,
-    /// No open ask has this id. A source that failed may hide it.
-    Gone(Vec<Fault>),
+    /// No open ask has this id. A source that failed may hide it. The ask is there if it was open at the first look.
+    Gone(Option<Box<Ask>>, Vec<Fault>),
     /// The id fits several asks.
     Several(Vec<Ask>),
     /// The ask does not offer this decision; the reason.
@@ -65,13 +65,6 @@ pub enum AnswerError {
     Refused(Box<Ask>, String),
     /// It is not known whether the answer arrived.
     Unclear(Box<Ask>, String),
-}
-
-/// Returns everything that waits for a human and that this query admits.
-#[must_use]
-pub fn asks(fleet: &Fleet, query: &Query) -> (Vec<WaitingSession>, Vec<Fault>) {
-    let found = fleet::asks(fleet, query);
-    (found.rows, found.faults)
 }
 
 /// Says whether a text can be the id of an ask or its beginning, whether that ask is open or not.
@@ -106,7 +99,7 @@ fn choose(
         }
     }
     match fitting.len() {
-        0 => Err(AnswerError::Gone(faults)),
+        0 => Err(AnswerError::Gone(None, faults)),
         1 => {
             let (session, ask) = fitting.remove(0);
             Ok(OpenAsk { session, ask, faults })
@@ -135,16 +128,17 @@ pub fn answer(
     answerer: &Answerer,
 ) -> Result<Settled, AnswerError> {
     let named = find(fleet, text, None)?;
+    check_answerer(fleet, answerer, &named)?;
     check_offered(&named.ask, reply)?;
-    if answerer.may_not_answer(fleet, &named.session) {
-        return Err(AnswerError::FromAgent(Box::new(answerer.clone())));
-    }
     if named.ask.via.is_none() {
         return Err(AnswerError::Unanswerable(Box::new(named.ask)));
     }
     let lock = lock(fleet, &named.ask.id)?;
     // The lock was waited for: another answer may have been taken meanwhile.
-    let now = find(fleet, &named.ask.id, Some(named.ask.adapter))?;
+    let now = find(fleet, &named.ask.id, Some(named.ask.adapter)).map_err(|error| match error {
+        AnswerError::Gone(_, faults) => AnswerError::Gone(Some(Box::new(named.ask)), faults),
+        other => other,
+    })?;
     if now.ask.via.is_none() {
         return Err(AnswerError::Unanswerable(Box::new(now.ask)));
     }
@@ -161,6 +155,19 @@ pub fn answer(
         words_lost: delivered == Delivered::TakenWithoutWords,
         faults,
     })
+}
+
+/// Checks that this process may answer an ask. It comes before everything that an agent could learn about the ask
+/// from a refusal.
+pub fn check_answerer(
+    fleet: &Fleet,
+    answerer: &Answerer,
+    open: &OpenAsk,
+) -> Result<(), AnswerError> {
+    if answerer.may_not_answer(fleet, &open.session) {
+        return Err(AnswerError::FromAgent(Box::new(answerer.clone())));
+    }
+    Ok(())
 }
 
 /// Checks that the ask offers this decision.
@@ -253,7 +260,7 @@ fn deliver(fleet: &Fleet, now: &OpenAsk, reply: &Reply) -> Result<Delivered, Ans
     let root = Root::find(&adapter.roots(&look), &now.ask.root);
     let handed = answering.deliver(&look, &root, &now.session, &now.ask, reply);
     let delivered = handed.map_err(|error| match error {
-        NotDelivered::Gone => AnswerError::Gone(Vec::new()),
+        NotDelivered::Gone => AnswerError::Gone(Some(ask()), Vec::new()),
         NotDelivered::Refused(why) => AnswerError::Refused(ask(), why),
         NotDelivered::NotOffered(why) => AnswerError::NotOffered(ask(), why),
         NotDelivered::Unclear(why) => AnswerError::Unclear(ask(), why),
@@ -297,7 +304,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
             assert_eq!(find("abcdef02").expect("one").ask.id, "abcdef02");
-            assert!(matches!(find("fedcba"), Err(AnswerError::Gone(_))));
+            assert!(matches!(find("fedcba"), Err(AnswerError::Gone(None, _))));
         }
     }
 

@@ -5,6 +5,7 @@
 //! feed tells an interface that shows changes when to draw again; the stream of events and the list of sessions
 //! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
+mod ask_page;
 mod begin;
 mod below;
 mod changes;
@@ -49,6 +50,9 @@ mod unresolved;
 mod waited;
 mod why_page;
 
+pub use self::ask_page::{
+    AskLine, AskLineKind, AskPageForm, ask_page, ask_text, with_visible_breaks,
+};
 pub use self::begin::{BeginAdapter, BeginDocument, begin_choices};
 pub use self::below::refused_below;
 pub use self::changes::ListChanges;
@@ -79,9 +83,8 @@ pub use self::group_launch::{
 };
 pub use self::holders::holder_text;
 pub use self::inbox::{
-    AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,
-    ask_summary, ask_text, choice_text, field_reply, from_agent, not_answered,
-    several_questions_remark,
+    FieldWords, answer_flags, answer_hint, answered_line, ask_summary, ask_summary_pieces,
+    choice_text, field_reply, from_agent, key_words_remark, not_answered, several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{

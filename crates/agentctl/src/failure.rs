@@ -205,6 +205,19 @@ impl Failure {
         ExitCode::from(self.kind.exit_code())
     }
 
+    /// Prints the failure as one of several results and returns the exit code; in JSON it has a line of its own.
+    pub fn report_in_line(self, ui: &mut Ui) -> std::io::Result<ExitCode> {
+        if !ui.wants_json() {
+            return Ok(self.report(ui));
+        }
+        for fault in &self.faults {
+            ui.warn_fault(fault);
+        }
+        ui.json_line(&self.document())?;
+        ui.flush()?;
+        Ok(ExitCode::from(self.kind.exit_code()))
+    }
+
     /// Prints the failure and returns the exit code.
     pub fn report(self, ui: &mut Ui) -> ExitCode {
         if self.kind == Kind::BrokenPipe {

@@ -228,6 +228,14 @@ impl Ui {
         writeln!(self.out, "{text}")
     }
 
+    /// Writes one line of data, broken between words on a terminal.
+    pub fn sentence(&mut self, text: &str) -> io::Result<()> {
+        match self.width() {
+            Some(width) => self.line(&hanging(&clean(text), 0, width)),
+            None => self.line(text),
+        }
+    }
+
     /// Writes drawn lines, neutralised as [`Ui::line`] does.
     pub fn drawn(&mut self, text: &str) -> io::Result<()> {
         let text = if self.colour { clean_drawn(text) } else { clean(text) };

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, NotOne, UnresolvedText};
-use crate::fleet::{self, Query};
+use crate::fleet::{self, Query, WaitingSession};
 use crate::inbox::{self, AnswerError, Answerer};
 use crate::model::{Ask, Evidence, Fault, MIN_ASK_PREFIX, Reply, SCHEMA_VERSION, Session};
 
@@ -20,6 +20,15 @@ pub struct AsksDocument {
     pub schema_version: u32,
     /// Everything that waits for a human, longest waiting first.
     pub asks: Vec<Ask>,
+    /// The sources that could not be asked.
+    pub faults: Vec<Fault>,
+}
+
+/// Sessions that wait for a human, and the sources that could not be asked.
+#[derive(Clone, Debug)]
+pub struct WaitingSessions {
+    /// The sessions with those of their asks that were asked for, longest waiting first.
+    pub rows: Vec<WaitingSession>,
     /// The sources that could not be asked.
     pub faults: Vec<Fault>,
 }
@@ -78,6 +87,13 @@ impl Fleet {
     /// Returns everything that waits for a human. A text that names neither an open ask nor a session is an
     /// error.
     pub fn asks(&self, request: &AsksRequest) -> Result<AsksDocument, UnresolvedText> {
+        let WaitingSessions { rows, faults } = self.waiting(request)?;
+        let asks = rows.into_iter().flat_map(|row| row.asks).collect();
+        Ok(AsksDocument { schema_version: SCHEMA_VERSION, asks, faults })
+    }
+
+    /// Returns what [`Fleet::asks`] returns, with the sessions that ask: their names and groups are no part of an ask.
+    pub fn waiting(&self, request: &AsksRequest) -> Result<WaitingSessions, UnresolvedText> {
         let query = Query {
             adapter: request.adapter.clone(),
             group: request.group.clone(),
@@ -85,27 +101,29 @@ impl Fleet {
             ..Query::default()
         };
         let found = fleet::asks(self, &query);
-        let mut faults = found.faults;
-        let mut asks: Vec<Ask> = found.rows.into_iter().flat_map(|row| row.asks).collect();
+        let (mut rows, mut faults) = (found.rows, found.faults);
         if !request.select.is_empty() {
             let mut wanted = Vec::new();
             for text in &request.select {
-                wanted.extend(self.named_asks(text, &asks, &mut faults)?);
+                wanted.extend(self.named_asks(text, &rows, &mut faults)?);
             }
-            asks.retain(|ask| wanted.contains(&ask.id));
+            for row in &mut rows {
+                row.asks.retain(|ask| wanted.contains(&ask.id));
+            }
+            rows.retain(|row| !row.asks.is_empty());
         }
-        Ok(AsksDocument { schema_version: SCHEMA_VERSION, asks, faults })
+        Ok(WaitingSessions { rows, faults })
     }
 
     /// Returns the ids of the asks that a text names: by their id, or by their session.
     fn named_asks(
         &self,
         text: &str,
-        asks: &[Ask],
+        rows: &[WaitingSession],
         faults: &mut Vec<Fault>,
     ) -> Result<Vec<String>, UnresolvedText> {
-        let by_id: Vec<String> = asks
-            .iter()
+        let asks = || rows.iter().flat_map(|row| &row.asks);
+        let by_id: Vec<String> = asks()
             .filter(|ask| text.len() >= MIN_ASK_PREFIX && ask.id.starts_with(text))
             .map(|ask| ask.id.clone())
             .collect();
@@ -122,7 +140,7 @@ impl Fleet {
                 && ask.root == target.root
                 && (ask.session_id == id && (id.is_some() || ask.pid == target.pid))
         };
-        Ok(asks.iter().filter(is_meant).map(|ask| ask.id.clone()).collect())
+        Ok(asks().filter(is_meant).map(|ask| ask.id.clone()).collect())
     }
 
     /// Returns the settings with which the user's own sessions can be answered from here, of the first agent that

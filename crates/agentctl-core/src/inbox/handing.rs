@@ -39,6 +39,10 @@ impl Handing<'_> {
         AnswerError::Refused(Box::new(self.now.ask.clone()), why.into())
     }
 
+    fn gone(&self) -> AnswerError {
+        AnswerError::Gone(Some(Box::new(self.now.ask.clone())), Vec::new())
+    }
+
     fn unclear(&self, why: impl Into<String>) -> AnswerError {
         AnswerError::Unclear(Box::new(self.now.ask.clone()), why.into())
     }
@@ -47,7 +51,7 @@ impl Handing<'_> {
     pub(super) fn write(&self, line: &[u8]) -> Result<(), AnswerError> {
         let OpenAsk { session, ask, .. } = self.now;
         let Some(serving) = session.processes.first() else {
-            return Err(AnswerError::Gone(Vec::new()));
+            return Err(self.gone());
         };
         let written = self.host.kernel.write_to_stdin(&serving.id, line, PIPE_TIMEOUT);
         written.map_err(|error| self.refused(error.to_string()))?;
@@ -58,7 +62,7 @@ impl Handing<'_> {
             match self.answering.echo(self.look, session, ask, line) {
                 Echo::None | Echo::Taken => return Ok(()),
                 Echo::Settled(why) => return Err(self.refused(why)),
-                Echo::Awaited if has_ended => return Err(AnswerError::Gone(Vec::new())),
+                Echo::Awaited if has_ended => return Err(self.gone()),
                 Echo::Awaited if Instant::now() >= until => {
                     return Err(self.unclear("the agent has not said that it took the answer"));
                 }
@@ -92,9 +96,7 @@ impl Handing<'_> {
         match given {
             Ok(AskerReply { taken: true, .. }) => Ok(()),
             Ok(AskerReply { why, .. }) => Err(self.refused(why.unwrap_or_default())),
-            Err(_) if !was_sent && kernel.liveness(asker) == Liveness::Gone => {
-                Err(AnswerError::Gone(Vec::new()))
-            }
+            Err(_) if !was_sent && kernel.liveness(asker) == Liveness::Gone => Err(self.gone()),
             Err(error) if !was_sent => {
                 Err(self.refused(format!("its asker cannot be reached: {error}")))
             }

@@ -277,8 +277,20 @@ impl AskChoice {
     /// Makes the decision that stores a rule: the number counts from 1.
     #[must_use]
     pub fn always(number: usize, rule: impl Into<String>, scope: AskScope) -> Self {
-        let key = format!("always:{number}");
+        let key = Self::always_key(number);
         Self { key, label: "always".into(), rule: Some(rule.into()), scope }
+    }
+
+    /// Returns the key of the decision that stores this rule.
+    #[must_use]
+    pub fn always_key(number: usize) -> String {
+        format!("always:{number}")
+    }
+
+    /// Returns the number of the rule that this decision stores.
+    #[must_use]
+    pub fn rule_number(&self) -> Option<usize> {
+        self.key.strip_prefix("always:")?.parse().ok()
     }
 }
 
@@ -390,7 +402,7 @@ impl Ask {
         ask
     }
 
-    /// Sets the tool call, the title and the parts that show it.
+    /// Sets the tool call and the title.
     pub fn set_tool(&mut self, tool: ToolCall) {
         self.title = shorten(&tool.gist(), MAX_TITLE_CHARS);
         self.tool = Some(tool);

@@ -42,7 +42,14 @@ fn listed(fleet: &Fleet, shape: &Shape<AdapterRow>) -> Listed<AdapterRow, Adapte
     shape.arrange(&fleet.host, &mut document.adapters);
     let rows = document.adapters.clone();
     let (faults, remarks) = (Vec::new(), Vec::new());
-    Listed { title: "adapters", rows, document, faults, remarks, empty: "no agent is supported" }
+    Listed {
+        title: "adapters",
+        rows,
+        document,
+        faults,
+        remarks,
+        empty: "no agent is supported".into(),
+    }
 }
 
 fn show_control(

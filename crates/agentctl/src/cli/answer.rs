@@ -1,16 +1,16 @@
 //! `agentctl answer`, `approve` and `deny`: answers to asks.
 
+mod walk;
+
 use std::process::ExitCode;
 
-use agentctl_core::ask::{AnswerDocument, AnswerRequest, AsksRequest, Fleet};
-use agentctl_core::inbox::{AnswerError, can_name_an_ask};
+use agentctl_core::ask::{AnswerDocument, AnswerRequest, Fleet};
+use agentctl_core::inbox::{AnswerError, OpenAsk, can_name_an_ask, check_answerer, find};
 use agentctl_core::model::{Ask, AskChoice, Reply};
 use clap::{ArgGroup, Args};
 
-use super::asks::print_page;
-use crate::face::{
-    FieldWords, answer_flags, answered_line, field_reply, not_answered, several_questions_remark,
-};
+use self::walk::walk;
+use crate::face::{FieldWords, answer_flags, answered_line, field_reply, not_answered};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -32,7 +32,7 @@ pub(super) struct AnswerArgs {
     #[arg(long, group = "decision", requires = "ask")]
     deny: bool,
     /// With --deny: words for the agent
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, requires = "deny")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
     /// Allow it and store rule N of the ask
     #[arg(long, value_name = "N", group = "decision", requires = "ask")]
@@ -71,7 +71,7 @@ pub(super) struct ApproveArgs {
     json: bool,
 }
 
-/// Deny asks; the agents go on without it
+/// Deny asks; the agents go on without them
 #[derive(Args)]
 pub(super) struct DenyArgs {
     /// The asks, by at least 6 characters of their id
@@ -86,27 +86,29 @@ pub(super) struct DenyArgs {
 }
 
 pub(super) fn cmd_answer(ui: &mut Ui, fleet: &Fleet, args: &AnswerArgs) -> Outcome {
-    let reply = match (&args.ask, decision(args)?) {
-        (Some(ask), Some(Decision::Reply(reply))) => return one(ui, fleet, ask, reply, args.json),
+    let ask = match (&args.ask, decision(args)?) {
+        (Some(ask), Some(Decision::Reply(reply))) => {
+            return one(ui, &answer(fleet, ask, &reply)?, args.json);
+        }
         (Some(ask), Some(Decision::Fields(words))) => {
             let found = open_ask(fleet, ask)?;
-            let reply = field_reply(&found, &words)?;
-            return one(ui, fleet, &found.id, reply, args.json);
+            let answerer = fleet.answerer(std::process::id());
+            check_answerer(fleet, &answerer, &found)
+                .map_err(|error| not_answered(fleet, ask, error))?;
+            let reply = field_reply(&found.ask, &words)?;
+            return one(ui, &answer_found(fleet, &found.ask, &reply)?, args.json);
         }
         (ask, _) => ask.as_deref(),
     };
     if args.json || !ui.converses() {
-        let failure =
-            Failure::new(Kind::Usage, "no decision was given, and no terminal can be asked");
-        return Err(failure.hint(match reply {
-            Some(ask) => match open_ask(fleet, ask) {
-                Ok(ask) => offered(&ask),
-                Err(_) => "add --allow, --deny, --option N or --text TEXT".to_owned(),
-            },
+        let hint = match ask {
+            Some(ask) => offered(&open_ask(fleet, ask)?.ask),
             None => "name an ask and a decision: `agentctl asks` shows both".to_owned(),
-        }));
+        };
+        let message = "no decision was given, and no terminal can be asked";
+        return Err(Failure::new(Kind::Usage, message).hint(hint));
     }
-    walk(ui, fleet, reply)
+    walk(ui, fleet, ask)
 }
 
 pub(super) fn cmd_approve(ui: &mut Ui, fleet: &Fleet, args: &ApproveArgs) -> Outcome {
@@ -124,6 +126,11 @@ enum Decision {
 }
 
 fn decision(args: &AnswerArgs) -> Result<Option<Decision>, Failure> {
+    // `requires` of clap does not hold here: it is waived by the conflicts within the group of decisions.
+    if args.message.is_some() && !args.deny {
+        let failure = Failure::new(Kind::Usage, "--message goes only with --deny");
+        return Err(failure.hint("the answer to a question is given with --text"));
+    }
     if args.allow {
         return Ok(Some(Decision::Reply(Reply::Allow)));
     }
@@ -134,15 +141,15 @@ fn decision(args: &AnswerArgs) -> Result<Option<Decision>, Failure> {
         return Ok(Some(Decision::Reply(Reply::Stop)));
     }
     if let Some(number) = args.always {
-        return Ok(Some(Decision::Reply(Reply::Always(format!("always:{number}")))));
+        return Ok(Some(Decision::Reply(Reply::Always(AskChoice::always_key(number)))));
     }
     let mut fields = Vec::new();
     for field in &args.field {
         let Some((name, value)) = field.split_once('=') else {
             let message = format!("--field needs ID=VALUE, not `{field}`");
-            return Err(
-                Failure::new(Kind::Usage, message).hint("`agentctl asks ASK` shows the ids")
-            );
+            let ask = args.ask.as_deref().unwrap_or("ASK");
+            let hint = format!("`agentctl asks {ask}` shows the ids");
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
         };
         fields.push((name.to_owned(), value.to_owned()));
     }
@@ -152,43 +159,55 @@ fn decision(args: &AnswerArgs) -> Result<Option<Decision>, Failure> {
 }
 
 /// Finds the ask that a text names.
-fn open_ask(fleet: &Fleet, text: &str) -> Result<Ask, Failure> {
-    let found = agentctl_core::inbox::find(fleet, text, None);
-    found.map(|found| found.ask).map_err(|error| not_answered(fleet, text, error))
+fn open_ask(fleet: &Fleet, text: &str) -> Result<OpenAsk, Failure> {
+    find(fleet, text, None).map_err(|error| not_answered(fleet, text, error))
 }
 
 fn answer(fleet: &Fleet, ask: &str, reply: &Reply) -> Result<AnswerDocument, Failure> {
-    let answerer = fleet.answerer(std::process::id());
-    let request = AnswerRequest { ask: ask.to_owned(), reply: reply.clone() };
-    fleet.answer(&request, &answerer).map_err(|error| not_answered(fleet, ask, error))
+    deliver(fleet, ask, reply).map_err(|error| not_answered(fleet, ask, error))
 }
 
-fn one(ui: &mut Ui, fleet: &Fleet, ask: &str, reply: Reply, json: bool) -> Outcome {
-    let document = answer(fleet, ask, &reply)?;
+/// Answers an ask that was found before: if it is gone, its session is known.
+fn answer_found(fleet: &Fleet, ask: &Ask, reply: &Reply) -> Result<AnswerDocument, Failure> {
+    deliver(fleet, &ask.id, reply).map_err(|error| match error {
+        AnswerError::Gone(None, faults) => {
+            not_answered(fleet, &ask.id, AnswerError::Gone(Some(Box::new(ask.clone())), faults))
+        }
+        other => not_answered(fleet, &ask.id, other),
+    })
+}
+
+fn deliver(fleet: &Fleet, ask: &str, reply: &Reply) -> Result<AnswerDocument, AnswerError> {
+    let answerer = fleet.answerer(std::process::id());
+    fleet.answer(&AnswerRequest { ask: ask.to_owned(), reply: reply.clone() }, &answerer)
+}
+
+fn one(ui: &mut Ui, document: &AnswerDocument, json: bool) -> Outcome {
     if json {
-        ui.json(&document)?;
+        ui.json(document)?;
     } else {
-        print(ui, &document)?;
+        print(ui, document)?;
     }
     ui.flush()?;
     Ok(super::answered(ui, &document.faults))
 }
 
 fn print(ui: &mut Ui, document: &AnswerDocument) -> std::io::Result<()> {
-    ui.line(&answered_line(document))?;
+    ui.sentence(&answered_line(document))?;
     if document.words_lost {
         ui.warn("the agent has no field for the words of a denial: they were not delivered");
     }
     Ok(())
 }
 
-/// Answers several asks. The first failure decides the exit code; the others are reported.
+/// Answers several asks. Each has its own line, in the order of the arguments; the first failure decides the exit
+/// code.
 fn several(ui: &mut Ui, fleet: &Fleet, asks: &[String], reply: &Reply, json: bool) -> Outcome {
     // A typing error answers nothing.
     if let Some(text) = asks.iter().find(|text| !can_name_an_ask(text)) {
-        return Err(not_answered(fleet, text, AnswerError::NotAnId));
+        return Ok(not_answered(fleet, text, AnswerError::NotAnId).report_in_line(ui)?);
     }
-    let mut failed: Option<Failure> = None;
+    let mut failed: Option<ExitCode> = None;
     let mut faults = Vec::new();
     let mut answered: Vec<String> = Vec::new();
     for ask in asks {
@@ -206,154 +225,18 @@ fn several(ui: &mut Ui, fleet: &Fleet, asks: &[String], reply: &Reply, json: boo
                 answered.push(document.ask.id);
                 faults.extend(document.faults);
             }
-            Err(failure) if failed.is_none() => failed = Some(failure),
-            Err(failure) => ui.error(failure.message()),
+            Err(failure) => {
+                let code = failure.report_in_line(ui)?;
+                failed = failed.or(Some(code));
+            }
         }
         ui.flush()?;
     }
-    match failed {
-        Some(failure) => Err(failure),
-        None => Ok(super::answered(ui, &faults)),
-    }
+    let seen = super::answered(ui, &faults);
+    Ok(failed.unwrap_or(seen))
 }
 
 fn offered(ask: &Ask) -> String {
     let flags: Vec<String> = answer_flags(ask).into_iter().map(|(flag, _)| flag).collect();
     format!("it takes {}", flags.join(", "))
-}
-
-/// Shows the open asks one after the other and answers each as the user says.
-fn walk(ui: &mut Ui, fleet: &Fleet, only: Option<&str>) -> Outcome {
-    let asks = match only {
-        Some(text) => vec![open_ask(fleet, text)?],
-        None => match fleet.asks(&AsksRequest::default()) {
-            Ok(document) => document.asks,
-            Err(found) => return Err(crate::face::unresolved(fleet, &found.text, found.why)),
-        },
-    };
-    if asks.is_empty() {
-        ui.note("nothing waits for you");
-    }
-    let count = asks.len();
-    for (at, ask) in asks.iter().enumerate() {
-        ui.line(&format!("\n{} of {count}", at + 1))?;
-        print_page(ui, fleet, ask)?;
-        ui.flush()?;
-        if ask.via.is_none() {
-            continue;
-        }
-        match step(ui, fleet, ask)? {
-            Step::Next => {}
-            Step::Quit => break,
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-enum Step {
-    Next,
-    Quit,
-}
-
-/// Asks the user about one ask until it is answered, skipped or left.
-fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
-    let remark = several_questions_remark(ask);
-    if let Some(remark) = &remark {
-        ui.note(remark);
-    }
-    loop {
-        let Some(typed) = ui.prompt(&keys(ask))? else { return Ok(Step::Quit) };
-        let reply = match typed.trim() {
-            "q" => return Ok(Step::Quit),
-            "s" | "" => return Ok(Step::Next),
-            "a" if ask.offers(AskChoice::ALLOW) => Reply::Allow,
-            "d" if ask.offers(AskChoice::DENY) => Reply::Deny { message: None },
-            "m" if ask.offers(AskChoice::DENY) => {
-                let Some(message) = ui.prompt("words for the agent: ")? else {
-                    return Ok(Step::Quit);
-                };
-                let message = message.trim().to_owned();
-                Reply::Deny { message: (!message.is_empty()).then_some(message) }
-            }
-            "x" if ask.offers(AskChoice::STOP) => Reply::Stop,
-            text => match typed_answer(ask, text) {
-                Some(reply) => reply,
-                None => {
-                    ui.note(remark.as_deref().unwrap_or("type one of the keys"));
-                    continue;
-                }
-            },
-        };
-        let typed_before = ui.typed_bytes();
-        match answer(fleet, &ask.id, &reply) {
-            Ok(document) => {
-                print(ui, &document)?;
-                ui.flush()?;
-            }
-            Err(failure) => ui.error(failure.message()),
-        }
-        // Keys that were typed while the answer was delivered were meant for an ask that was not shown yet.
-        if ui.typed_bytes() > typed_before {
-            ui.discard_typed();
-            ui.note("the keys typed meanwhile were discarded");
-        }
-        return Ok(Step::Next);
-    }
-}
-
-/// Reads numbers of rules or of options, or the text of an answer. A number that is not offered is no answer.
-fn typed_answer(ask: &Ask, text: &str) -> Option<Reply> {
-    let words = text.split([',', ' ']).filter(|word| !word.is_empty());
-    let numbers: Result<Vec<usize>, _> = words.map(str::parse).collect();
-    let field = match ask.fields.as_slice() {
-        [] => {
-            let key = format!("always:{}", text.parse::<usize>().ok()?);
-            return ask.offers(&key).then_some(Reply::Always(key));
-        }
-        [field] => field,
-        _ => return None,
-    };
-    let words = match numbers {
-        Ok(options) if !field.options.is_empty() => {
-            if options.len() > 1 && !field.many {
-                return None;
-            }
-            FieldWords { options, ..FieldWords::default() }
-        }
-        _ if field.free_text => FieldWords { text: Some(text.to_owned()), ..FieldWords::default() },
-        _ => return None,
-    };
-    field_reply(ask, &words).ok()
-}
-
-fn keys(ask: &Ask) -> String {
-    let mut keys = Vec::new();
-    if ask.offers(AskChoice::ALLOW) {
-        keys.push("[a]llow".to_owned());
-    }
-    let rules = ask.choices.iter().filter_map(|choice| choice.key.strip_prefix("always:"));
-    let rules: Vec<&str> = rules.collect();
-    if !rules.is_empty() {
-        keys.push(format!("[{}] always", rules.join(",")));
-    }
-    if ask.offers(AskChoice::DENY) {
-        keys.push("[d]eny".to_owned());
-        keys.push("deny with [m]essage".to_owned());
-    }
-    if let [field] = ask.fields.as_slice() {
-        match (field.options.len(), field.many) {
-            (0, _) => {}
-            (count, false) => keys.push(format!("[1-{count}] option")),
-            (count, true) => keys.push(format!("[1-{count}] options, like 1,2")),
-        }
-        if field.free_text {
-            keys.push("type the answer".to_owned());
-        }
-    }
-    if ask.offers(AskChoice::STOP) {
-        keys.push("[x] stop".to_owned());
-    }
-    keys.push("[s]kip".to_owned());
-    keys.push("[q]uit: ".to_owned());
-    keys.join("  ")
 }

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{AsksDocument, AsksRequest, Fleet, NotOne, UnresolvedText};
+use agentctl_core::ask::{
+    AsksDocument, AsksRequest, Fleet, NotOne, UnresolvedText, WaitingSessions,
+};
+use agentctl_core::fleet::shortened;
 use agentctl_core::inbox::can_name_an_ask;
-use agentctl_core::model::Ask;
+use agentctl_core::model::SCHEMA_VERSION;
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 
-use super::list::adapter_name;
+use super::list::{adapter_name, resolved_directory};
 use super::listed::Listed;
 use super::shape::{Form, Shape, ShapeArgs};
 use super::watch::watch;
-use crate::face::{AskLineKind, AskListRow, ask_page, unresolved};
+use crate::face::{AskLineKind, AskListRow, AskPageForm, ask_page, full_name, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -36,7 +39,10 @@ pub(super) struct AsksArgs {
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// Print the settings with which your own Claude Code sessions can be answered from here
-    #[arg(long, conflicts_with_all = ["select", "adapter", "group", "cwd"])]
+    #[arg(long, conflicts_with_all = [
+        "select", "adapter", "group", "cwd", "quiet", "output", "format", "sort", "reverse", "limit",
+        "no_headers", "no_trunc", "watch",
+    ])]
     hook: bool,
     #[command(flatten)]
     shape: ShapeArgs,
@@ -57,7 +63,7 @@ pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
             if at > 0 {
                 ui.line("")?;
             }
-            print_page(ui, fleet, &row.ask)?;
+            print_page(ui, fleet, row, AskPageForm::Commands)?;
         }
         ui.flush()?;
     } else {
@@ -71,21 +77,48 @@ fn listed(
     shape: &Shape<AskListRow>,
     args: &AsksArgs,
 ) -> Result<Listed<AskListRow, AsksDocument>, Failure> {
-    let asked = fleet.asks(&request(args));
-    let mut document = asked.map_err(|found| not_found(fleet, found))?;
-    let (asks, faults) = (std::mem::take(&mut document.asks), document.faults.clone());
-    let mut rows = AskListRow::rows(fleet, asks, shape.shows_short_ids());
+    let asked = fleet.waiting(&request(args));
+    let WaitingSessions { rows, faults } = asked.map_err(|found| not_found(fleet, found))?;
+    let mut rows = AskListRow::rows(fleet, &rows, shape.shows_short_ids());
     shape.arrange(&fleet.host, &mut rows);
-    document.asks = rows.iter().map(|row| row.ask.clone()).collect();
+    let asks = rows.iter().map(|row| row.ask.clone()).collect();
+    let document = AsksDocument { schema_version: SCHEMA_VERSION, asks, faults: faults.clone() };
+    if rows.is_empty() && faults.is_empty() {
+        check_filters(fleet, args)?;
+    }
     let is_filtered = args.adapter.is_some() || args.group.is_some() || args.cwd.is_some();
-    let empty = match (faults.is_empty(), args.select.len()) {
-        (false, _) => "no ask could be seen",
-        (true, _) if is_filtered => "nothing that was selected waits for you",
-        (true, 0) => "nothing waits for you",
-        (true, 1) => "it does not wait for you",
-        (true, _) => "none of them waits for you",
+    let empty = match (faults.is_empty(), args.select.as_slice()) {
+        (false, _) => "no ask could be seen".into(),
+        (true, _) if is_filtered => "nothing that was selected waits for you".into(),
+        (true, []) => "nothing waits for you".into(),
+        (true, [text]) => format!("{} does not wait for you", named_session(fleet, text)).into(),
+        (true, _) => "none of them waits for you".into(),
     };
     Ok(Listed { title: "asks", rows, document, faults, remarks: Vec::new(), empty })
+}
+
+/// Checks that the group and the directory exist: a typing error must not look like an empty inbox.
+fn check_filters(fleet: &Fleet, args: &AsksArgs) -> Result<(), Failure> {
+    if let Some(group) = &args.group {
+        super::group_members(fleet, group)?;
+    }
+    match &args.cwd {
+        Some(cwd) if !cwd.exists() => {
+            let message = format!("there is no directory `{}`", cwd.display());
+            Err(Failure::new(Kind::NotFound, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a session as the user named it, with its id: `notes (demo 4a189564)`.
+fn named_session(fleet: &Fleet, text: &str) -> String {
+    let Ok(found) = fleet.target(text) else { return text.to_owned() };
+    let target = found.target;
+    let id = target.session.map(|locator| locator.id);
+    let short = id.as_ref().and_then(|id| shortened(fleet, &[id]).into_iter().next());
+    let name = full_name(target.adapter, short.as_deref(), target.pid);
+    if id.is_some_and(|id| id.starts_with(text)) { name } else { format!("{text} ({name})") }
 }
 
 /// Says that a text names neither an open ask nor a session.
@@ -95,7 +128,7 @@ fn not_found(fleet: &Fleet, found: UnresolvedText) -> Failure {
         NotOne::Nothing if can_name_an_ask(&text) => {
             "it may be settled already; `agentctl asks` shows what is open now"
         }
-        NotOne::Nothing if !text.trim().is_empty() && !text.contains('/') => {
+        NotOne::Nothing if !text.contains('/') => {
             "an ask is named by at least 6 characters of its id; `agentctl asks` shows what is open now"
         }
         _ => return unresolved(fleet, &text, why),
@@ -105,10 +138,7 @@ fn not_found(fleet: &Fleet, found: UnresolvedText) -> Failure {
 }
 
 fn request(args: &AsksArgs) -> AsksRequest {
-    let cwd = args.cwd.as_ref().map(|dir| {
-        let real = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
-        real.to_string_lossy().into_owned()
-    });
+    let cwd = args.cwd.as_deref().map(resolved_directory);
     AsksRequest {
         select: args.select.clone(),
         adapter: args.adapter.clone(),
@@ -118,8 +148,13 @@ fn request(args: &AsksArgs) -> AsksRequest {
 }
 
 /// Prints one ask in full.
-pub(super) fn print_page(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> std::io::Result<()> {
-    for line in ask_page(&fleet.host, ask) {
+pub(super) fn print_page(
+    ui: &mut Ui,
+    fleet: &Fleet,
+    row: &AskListRow,
+    form: AskPageForm,
+) -> std::io::Result<()> {
+    for line in ask_page(&fleet.host, row, form) {
         let style = match line.kind {
             AskLineKind::Heading => AnsiColor::Yellow.on_default().bold(),
             AskLineKind::Added => AnsiColor::Green.on_default(),

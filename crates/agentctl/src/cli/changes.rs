@@ -66,7 +66,14 @@ fn listed(
     shape.arrange(&fleet.host, &mut document.files);
     let (rows, faults) = (document.files.clone(), document.faults.clone());
     let empty = "no change of a file is recorded";
-    Ok(Listed { title: "changes", rows, document, faults, remarks: Vec::new(), empty })
+    Ok(Listed {
+        title: "changes",
+        rows,
+        document,
+        faults,
+        remarks: Vec::new(),
+        empty: empty.into(),
+    })
 }
 
 /// Prints the changes as patches: unchanged if they are piped, with control characters neutralised on a terminal.

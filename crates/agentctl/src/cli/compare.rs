@@ -70,5 +70,12 @@ fn listed(
     document.slots = rows.iter().map(|row| row.0.clone()).collect();
     let faults = document.faults.clone();
     let empty = "the group has no sessions or worktrees";
-    Ok(Listed { title: "compare", rows, document, faults, remarks: Vec::new(), empty })
+    Ok(Listed {
+        title: "compare",
+        rows,
+        document,
+        faults,
+        remarks: Vec::new(),
+        empty: empty.into(),
+    })
 }

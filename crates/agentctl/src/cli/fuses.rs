@@ -313,7 +313,7 @@ fn listed(
         |fuse: &Fuse| fuse.note.as_ref().map(|note| format!("{}: {note}", fuse_name(host, fuse)));
     let remarks = document.fuses.iter().filter_map(remark).collect();
     let empty = if faults.is_empty() { "no fuse is set" } else { "no fuse could be shown" };
-    Listed { title: "fuses", rows, document, faults, remarks, empty }
+    Listed { title: "fuses", rows, document, faults, remarks, empty: empty.into() }
 }
 
 /// Describes the changed fuse.

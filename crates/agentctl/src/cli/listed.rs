@@ -1,5 +1,7 @@
 //! The answer of a listing command: printed once, or watched.
 
+use std::borrow::Cow;
+
 use agentctl_core::host::Host;
 use agentctl_core::model::Fault;
 use serde::Serialize;
@@ -22,14 +24,14 @@ pub(super) struct Listed<R, D> {
     /// Further warnings about the rows.
     pub(super) remarks: Vec<String>,
     /// The sentence that is shown instead of an empty list.
-    pub(super) empty: &'static str,
+    pub(super) empty: Cow<'static, str>,
 }
 
 impl<R: ListRow, D: Serialize> Listed<R, D> {
     /// Prints the rows, or a note that there are none.
     pub(super) fn print(&self, ui: &mut Ui, host: &Host, shape: &Shape<R>) -> Result<(), Failure> {
         if self.is_empty(shape) && !shape.is_for_programs() {
-            ui.note(self.empty);
+            ui.note(&self.empty);
             return Ok(());
         }
         shape.print(ui, host, &self.rows, &self.document)

@@ -123,5 +123,5 @@ fn listed(fleet: &Fleet, shape: &Shape<LockListRow>) -> Listed<LockListRow, Lock
     document.locks = rows.iter().map(|row| row.lock.clone()).collect();
     let whole = faults.is_empty();
     let empty = if whole { "nothing is locked or occupied" } else { "no lock could be shown" };
-    Listed { title: "locks", rows, document, faults, remarks: Vec::new(), empty }
+    Listed { title: "locks", rows, document, faults, remarks: Vec::new(), empty: empty.into() }
 }

@@ -142,7 +142,7 @@ fn listed(
     document.runs = rows.iter().map(|row| row.run.clone()).collect();
     let empty = "no runs: nothing was launched with `agentctl launch` recently";
     let (faults, remarks) = (Vec::new(), hook_failures(&rows));
-    Listed { title: "runs", rows, document, faults, remarks, empty }
+    Listed { title: "runs", rows, document, faults, remarks, empty: empty.into() }
 }
 
 /// Prints the output of the newest run: unchanged if it is piped, with control characters neutralised on a terminal.

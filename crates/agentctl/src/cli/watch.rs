@@ -10,6 +10,7 @@ use agentctl_core::ask::Fleet;
 use agentctl_core::host::Host;
 use agentctl_core::model::{Fault, Time};
 use serde::Serialize;
+use serde_json::Value;
 
 use self::view::{Frame, Reported, TopRows, View};
 use super::listed::Listed;
@@ -47,7 +48,7 @@ pub(super) fn watch<R: ListRow, D: Serialize>(
         shape,
         view: View::open(ui, matches!(shape.form, Form::Json), feed.feed(), &end)?,
         changes: RowChanges::default(),
-        json: String::new(),
+        json: Value::Null,
         faults: Reported(Vec::new()),
         remarks: Reported(Vec::new()),
     };
@@ -73,8 +74,8 @@ struct WatchedList<'a, R: 'static> {
     shape: &'a Shape<R>,
     view: View,
     changes: RowChanges<String>,
-    /// The JSON document that was printed last.
-    json: String,
+    /// The JSON document that was printed last, without the times of its evidence.
+    json: Value,
     faults: Reported<Fault>,
     remarks: Reported<String>,
 }
@@ -90,7 +91,8 @@ impl<R: ListRow> WatchedList<'_, R> {
             return Ok(());
         }
         if matches!(self.view, View::Json) {
-            let json = serde_json::to_string(&listed.document).map_err(std::io::Error::from)?;
+            let mut json = serde_json::to_value(&listed.document).map_err(std::io::Error::from)?;
+            remove_evidence_times(&mut json);
             if json != self.json {
                 ui.json_line(&listed.document)?;
                 self.json = json;
@@ -120,6 +122,25 @@ impl<R: ListRow> WatchedList<'_, R> {
             View::Printed(printed) => printed.print(ui, &frame),
             View::Json => Ok(()),
         }
+    }
+}
+
+/// Removes the times of evidence from a document: most are the moment of the look, which is no news.
+fn remove_evidence_times(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(remove_evidence_times),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::Array(pieces) if name == "evidence" => {
+                        let pieces = pieces.iter_mut().filter_map(Value::as_object_mut);
+                        pieces.for_each(|piece| drop(piece.remove("at")));
+                    }
+                    value => remove_evidence_times(value),
+                }
+            }
+        }
+        _ => {}
     }
 }
 
@@ -175,7 +196,7 @@ impl<R: ListRow, D> Frame for ListFrame<'_, R, D> {
     }
 
     fn empty_lines(&self) -> Vec<String> {
-        vec![self.listed.empty.to_owned()]
+        vec![self.listed.empty.clone().into_owned()]
     }
 
     fn warnings(&self) -> Vec<String> {

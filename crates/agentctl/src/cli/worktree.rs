@@ -77,5 +77,12 @@ fn listed(
     shape.arrange(&fleet.host, &mut rows);
     document.worktrees = rows.iter().map(|row| row.worktree.clone()).collect();
     let empty = "there are no worktrees";
-    Ok(Listed { title: "worktrees", rows, document, faults, remarks: Vec::new(), empty })
+    Ok(Listed {
+        title: "worktrees",
+        rows,
+        document,
+        faults,
+        remarks: Vec::new(),
+        empty: empty.into(),
+    })
 }

@@ -47,6 +47,9 @@ pub struct AgentArgs {
     /// Stay for further prompts when the turn is over
     #[arg(long)]
     stay: bool,
+    /// Wait this long for each answer, then go on as after a denial [default: for ever]
+    #[arg(long, value_name = "MILLISECONDS")]
+    answer_within_ms: Option<u64>,
     /// End after this many seconds at the latest, as if terminated
     #[arg(long, value_name = "SECONDS")]
     at_most: Option<u64>,
@@ -109,6 +112,8 @@ pub(super) struct Agent {
     taken: HashSet<String>,
     /// The commands that may run without another ask.
     pub(super) always: HashSet<String>,
+    /// The time for each answer.
+    pub(super) answer_limit: Option<Duration>,
     messages: u64,
     model: String,
 }
@@ -219,6 +224,7 @@ impl Agent {
             queue: VecDeque::new(),
             taken: HashSet::new(),
             always: HashSet::new(),
+            answer_limit: args.answer_within_ms.map(Duration::from_millis),
             messages: 0,
             model: args.model.clone(),
         };
@@ -243,6 +249,12 @@ impl Agent {
 
     pub(super) fn now(&self) -> String {
         self.host.now().to_string()
+    }
+
+    /// Returns the moment after a span from now, in milliseconds.
+    pub(super) fn millis_after(&self, span: Duration) -> i64 {
+        let span = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        self.host.now().millis().saturating_add(span)
     }
 
     pub(super) fn id(&mut self) -> String {

@@ -1,6 +1,8 @@
 //! Questions and permissions of the agent: one loop shows an ask and decides which answer is taken.
 
 use std::io;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Instant;
 
 use agentctl_core::adapters::demo::{Line, LiveAsk, SocketAnswer, SocketOrder};
 use agentctl_core::model::shorten;
@@ -31,6 +33,7 @@ impl Agent {
             text: format!("shell: {}", shorten(command, 80)),
             command: Some(command.to_owned()),
             options: Vec::new(),
+            until_ms: None,
         };
         match self.wait_for_answer(ask)? {
             Answered::Cut(cut) => Ok(Some(cut)),
@@ -60,8 +63,14 @@ impl Agent {
         // before it, and another watcher by this one.
         let (id, at) = (self.id(), self.now());
         self.write(Line::Ask { id: id.clone(), question: text.clone(), at })?;
-        let ask =
-            LiveAsk { id, kind: "question".into(), text: text.clone(), command: None, options };
+        let ask = LiveAsk {
+            id,
+            kind: "question".into(),
+            text: text.clone(),
+            command: None,
+            options,
+            until_ms: None,
+        };
         speak(&text);
         match self.wait_for_answer(ask)? {
             Answered::Cut(cut) => Ok(Some(cut)),
@@ -72,14 +81,20 @@ impl Agent {
         }
     }
 
-    /// Shows an ask and waits for its answer. This loop alone decides which answer is taken.
-    fn wait_for_answer(&mut self, ask: LiveAsk) -> io::Result<Answered> {
+    /// Shows an ask and waits for its answer, at most as long as the agent may wait. This loop alone decides which
+    /// answer is taken.
+    fn wait_for_answer(&mut self, mut ask: LiveAsk) -> io::Result<Answered> {
+        // A limit that is beyond the clock is none.
+        let until = self.answer_limit.and_then(|limit| Instant::now().checked_add(limit));
+        ask.until_ms = self.answer_limit.map(|limit| self.millis_after(limit));
         self.live.status = "waiting".into();
         self.live.detail = Some(ask.text.clone());
         self.live.ask = Some(ask.clone());
         self.home.write_live(std::process::id(), &self.live)?;
         loop {
-            let event = self.events.recv().map_err(io::Error::other)?;
+            let Some(event) = self.next_event(until)? else {
+                return Ok(Answered::Denied("denied: nobody answered in time".into()));
+            };
             match event {
                 Event::Told(text) if ask.kind == "question" => {
                     self.answer_question(text)?;
@@ -111,6 +126,18 @@ impl Agent {
                     }
                 }
             }
+        }
+    }
+
+    /// Waits for the next event; `None` if none comes until the deadline.
+    fn next_event(&self, until: Option<Instant>) -> io::Result<Option<Event>> {
+        let Some(until) = until else {
+            return self.events.recv().map(Some).map_err(io::Error::other);
+        };
+        match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(event) => Ok(Some(event)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(error) => Err(io::Error::other(error)),
         }
     }
 

@@ -1,211 +1,36 @@
-//! The words of asks and answers: an ask in one line and in full, the command that answers it, and the sentences
-//! for answers that were not taken.
-
-use std::path::Path;
+//! The words of asks and answers: an ask in one line, the command that answers it, and the sentences for answers that
+//! were not taken.
 
 use agentctl_core::ask::{AnswerDocument, Fleet};
-use agentctl_core::host::Host;
 use agentctl_core::inbox::{AnswerError, Answerer, AnswererLink};
-use agentctl_core::model::{
-    Ask, AskChoice, AskField, AskPart, AskScope, FieldAnswer, Reply, Status,
-};
+use agentctl_core::model::{Ask, AskChoice, AskField, AskScope, FieldAnswer, Reply, Status};
 
-use super::{age, full_name, local_minute};
+use super::{full_name, with_visible_breaks};
 use crate::failure::{Failure, Kind};
-use crate::text::with_tilde;
 
 /// Returns an ask in one line, with its options: `question: Which colour?  1 Red  2 Blue`.
 #[must_use]
 pub fn ask_summary(ask: &Ask) -> String {
-    let mut text = match ask.title.as_str() {
+    ask_summary_pieces(ask).join("  ")
+}
+
+/// Returns the pieces of the line of an ask: its title, its options, and why it cannot be answered from here.
+#[must_use]
+pub fn ask_summary_pieces(ask: &Ask) -> Vec<String> {
+    let mut pieces = vec![match ask.title.as_str() {
         title if title == ask.kind.word() => title.to_owned(),
         title => format!("{}: {title}", ask.kind.word()),
-    };
+    }];
     if let [field] = ask.fields.as_slice() {
-        for (number, option) in (1..).zip(&field.options) {
-            text.push_str(&format!("  {number} {}", option.label));
-        }
+        let options = (1..).zip(&field.options);
+        pieces.extend(options.map(|(number, option)| format!("{number} {}", option.label)));
     } else if ask.fields.len() > 1 {
-        text.push_str(&format!("  ({} questions)", ask.fields.len()));
+        pieces.push(format!("({} questions)", ask.fields.len()));
     }
     if let Some(why_not) = &ask.why_not {
-        text.push_str(&format!("  (not from here: {why_not})"));
+        pieces.push(format!("(not from here: {why_not})"));
     }
-    text
-}
-
-/// One line of an ask that is shown in full.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskLine {
-    /// The kind of line, which decides its colour.
-    pub kind: AskLineKind,
-    /// The text, without line breaks.
-    pub text: String,
-}
-
-/// The kind of a line of an ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskLineKind {
-    /// The heading.
-    Heading,
-    /// The name of a fact and its value.
-    Fact,
-    /// The text of the ask itself.
-    Text,
-    /// A line that a change adds.
-    Added,
-    /// A line that a change removes.
-    Removed,
-    /// A decision or an option.
-    Choice,
-    /// A remark.
-    Remark,
-}
-
-/// Returns an ask in full: nothing that an answer agrees to is left out without a remark.
-#[must_use]
-pub fn ask_page(host: &Host, ask: &Ask) -> Vec<AskLine> {
-    let mut page = AskPage::default();
-    page.add(AskLineKind::Heading, &format!("{}: {}", ask.kind.word(), ask.title));
-    page.fact("ask", &ask.id);
-    page.fact("session", &full_name(ask.adapter, ask.session_id.as_deref(), ask.pid));
-    if let Some(cwd) = &ask.cwd {
-        page.fact("directory", &with_tilde(&host.home, cwd));
-    }
-    if let Some(since) = ask.since {
-        page.fact("since", &format!("{} ({})", age(host.now(), since), local_minute(since)));
-    }
-    if let Some(until) = ask.until {
-        let then = ask.then.as_deref().map(|then| format!(", then {then}")).unwrap_or_default();
-        page.fact("until", &format!("{}{then}", local_minute(until)));
-    }
-    page.parts_and_fields(ask);
-    page.choices(ask);
-    page.lines
-}
-
-/// Returns everything that an answer agrees to, without the names of the ask and of its session and without the
-/// commands that answer it: for an interface that shows these beside it.
-#[must_use]
-pub fn ask_text(home: &Path, ask: &Ask) -> Vec<AskLine> {
-    let mut page = AskPage::default();
-    page.add(AskLineKind::Heading, &format!("{}: {}", ask.kind.word(), ask.title));
-    if let Some(cwd) = &ask.cwd {
-        page.fact("directory", &with_tilde(home, cwd));
-    }
-    if let Some(then) = &ask.then {
-        page.fact("otherwise", then);
-    }
-    page.parts_and_fields(ask);
-    if let Some(why_not) = &ask.why_not {
-        page.add(AskLineKind::Remark, "");
-        page.add(AskLineKind::Remark, &format!("cannot be answered from here: {why_not}"));
-    }
-    page.lines
-}
-
-#[derive(Default)]
-struct AskPage {
-    lines: Vec<AskLine>,
-}
-
-impl AskPage {
-    /// Adds a line. A line break in a text of the agent would look like a line of ours.
-    fn add(&mut self, kind: AskLineKind, text: &str) {
-        let text = text.replace(['\n', '\r'], " ");
-        self.lines.push(AskLine { kind, text });
-    }
-
-    fn fact(&mut self, name: &str, value: &str) {
-        self.add(AskLineKind::Fact, &format!("{name:<11}{value}"));
-    }
-
-    fn text(&mut self, heading: &str, text: &str, cut: bool) {
-        self.add(AskLineKind::Remark, "");
-        self.add(AskLineKind::Remark, heading);
-        for line in text.lines() {
-            self.add(AskLineKind::Text, &format!("  {line}"));
-        }
-        if cut {
-            self.add(AskLineKind::Remark, "  … the text goes on: only its beginning is known here");
-        }
-    }
-
-    fn parts_and_fields(&mut self, ask: &Ask) {
-        let is_shown = |text: &str| text == ask.title || ask.fields.iter().any(|f| f.text == text);
-        for part in &ask.parts {
-            // The heading and the questions show this text already.
-            if !matches!(part, AskPart::Text { text, cut: false } if is_shown(text)) {
-                self.part(part);
-            }
-        }
-        for field in &ask.fields {
-            let is_heading = ask.fields.len() == 1 && field.text == ask.title;
-            self.field(field, ask.fields.len() > 1, is_heading);
-        }
-    }
-
-    fn part(&mut self, part: &AskPart) {
-        match part {
-            AskPart::Command { text, cut } => self.text("command", text, *cut),
-            AskPart::Plan { markdown, cut } => self.text("plan", markdown, *cut),
-            AskPart::Text { text, cut } => self.text("text", text, *cut),
-            AskPart::Json { value, cut } => {
-                let text = serde_json::to_string_pretty(value).unwrap_or_default();
-                self.text("input", &text, *cut);
-            }
-            AskPart::Diff { path, unified, cut } => {
-                self.add(AskLineKind::Remark, "");
-                self.add(AskLineKind::Remark, &format!("change of {path}"));
-                for line in unified.lines() {
-                    let kind = match line.as_bytes().first() {
-                        Some(b'+') => AskLineKind::Added,
-                        Some(b'-') => AskLineKind::Removed,
-                        _ => AskLineKind::Text,
-                    };
-                    self.add(kind, &format!("  {line}"));
-                }
-                if *cut {
-                    self.add(AskLineKind::Remark, "  … the change goes on");
-                }
-            }
-        }
-    }
-
-    fn field(&mut self, field: &AskField, is_named: bool, is_heading: bool) {
-        if is_heading && field.options.is_empty() {
-            return;
-        }
-        self.add(AskLineKind::Remark, "");
-        if is_named {
-            self.add(AskLineKind::Remark, &format!("question `{}`", field.id));
-        }
-        if !is_heading {
-            for line in field.text.lines() {
-                self.add(AskLineKind::Text, &format!("  {line}"));
-            }
-        }
-        for (number, option) in (1..).zip(&field.options) {
-            let about = option.about.as_deref().map(|about| format!("  {about}"));
-            let text = format!("  {number} {}{}", option.label, about.unwrap_or_default());
-            self.add(AskLineKind::Choice, &text);
-        }
-        if field.many {
-            self.add(AskLineKind::Remark, "  several options may be chosen");
-        }
-    }
-
-    fn choices(&mut self, ask: &Ask) {
-        self.add(AskLineKind::Remark, "");
-        if let Some(why_not) = &ask.why_not {
-            self.add(AskLineKind::Remark, &format!("cannot be answered from here: {why_not}"));
-            return;
-        }
-        for (flag, label) in answer_flags(ask) {
-            let command = format!("agentctl answer {} {flag}", ask.short_id());
-            self.add(AskLineKind::Choice, &format!("{command:<44}  {label}"));
-        }
-    }
+    pieces
 }
 
 /// Returns the flags of `answer` that this ask takes, each with its meaning.
@@ -241,7 +66,8 @@ fn choice_flag(choice: &AskChoice) -> String {
     }
 }
 
-/// Returns a decision that an ask offers in words, with the rule that it stores.
+/// Returns a decision that an ask offers in words, with the rule that it stores. A line break in the rule is written
+/// as `\n` or `\r`: it is part of what is allowed.
 #[must_use]
 pub fn choice_text(choice: &AskChoice) -> String {
     let scope = match choice.scope {
@@ -249,7 +75,7 @@ pub fn choice_text(choice: &AskChoice) -> String {
         scope => format!(", for this {}", scope.word()),
     };
     let rule = choice.rule.as_deref().map(|rule| format!(": {rule}")).unwrap_or_default();
-    format!("{}{rule}{scope}", choice.label)
+    with_visible_breaks(&format!("{}{rule}{scope}", choice.label))
 }
 
 /// Returns the command that shows an ask in full and then the command that answers it, for hints and
@@ -278,6 +104,16 @@ pub fn several_questions_remark(ask: &Ask) -> Option<String> {
     let (flags, _) = answer_flags(ask).into_iter().next()?;
     let id = ask.short_id();
     Some(format!("its questions are answered together: `agentctl answer {id} {flags}`"))
+}
+
+/// Returns the remark of the walk about answers in words that are keys there.
+#[must_use]
+pub fn key_words_remark(ask: &Ask) -> Option<String> {
+    let [field] = ask.fields.as_slice() else { return None };
+    let id = ask.short_id();
+    field.free_text.then(|| {
+        format!("`s`, `x` and `q` are keys here: `agentctl answer {id} --text s` answers with such a word")
+    })
 }
 
 /// Returns the line about an answer that was taken.
@@ -312,13 +148,27 @@ fn given(ask: &Ask, answers: &[FieldAnswer]) -> String {
 #[must_use]
 pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
     match error {
-        AnswerError::NotAnId => Failure::new(Kind::Usage, format!("`{text}` is no id of an ask"))
-            .hint("an ask is named by at least 6 characters of its id: `agentctl asks` shows them"),
-        AnswerError::Gone(faults) if faults.is_empty() => {
-            Failure::new(Kind::NoAsk, format!("no open ask has the id `{text}`"))
-                .hint("it may be settled already; `agentctl asks` shows what is open now")
+        AnswerError::NotAnId => not_an_ask(fleet, text, Kind::Usage).unwrap_or_else(|| {
+            Failure::new(Kind::Usage, format!("`{text}` is no id of an ask")).hint(
+                "an ask is named by at least 6 characters of its id: `agentctl asks` shows them",
+            )
+        }),
+        AnswerError::Gone(Some(ask), faults) if faults.is_empty() => {
+            let message = format!("ask {} is not open any more", ask.short_id());
+            let name = full_name(ask.adapter, ask.session_id.as_deref(), ask.pid);
+            let hint = match state_now(fleet, &ask) {
+                Some(now) => format!("{name} {now}; `agentctl asks` shows what is open now"),
+                None => "`agentctl asks` shows what is open now".to_owned(),
+            };
+            Failure::new(Kind::NoAsk, message).hint(hint)
         }
-        AnswerError::Gone(faults) => {
+        AnswerError::Gone(None, faults) if faults.is_empty() => {
+            not_an_ask(fleet, text, Kind::NoAsk).unwrap_or_else(|| {
+                Failure::new(Kind::NoAsk, format!("no open ask has the id `{text}`"))
+                    .hint("it may be settled already; `agentctl asks` shows what is open now")
+            })
+        }
+        AnswerError::Gone(_, faults) => {
             let message =
                 format!("whether ask `{text}` is open is unknown: a source did not answer");
             Failure::new(Kind::Unanswered, message).beside(faults)
@@ -355,7 +205,7 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
             Failure::new(Kind::Failed, format!("ask `{text}` was not answered: {why}"))
         }
         AnswerError::Refused(ask, why) => {
-            let now = state_now(fleet, &ask);
+            let now = state_now(fleet, &ask).map(|now| format!("; it {now}")).unwrap_or_default();
             let message = format!("ask {} was not answered: {why}{now}", ask.short_id());
             Failure::new(Kind::Refused, message).hint("`agentctl asks` shows what is open now")
         }
@@ -407,8 +257,15 @@ fn link_above(answerer: &Answerer) -> String {
     }
 }
 
-/// Says what the session does now, after an answer was refused.
-fn state_now(fleet: &Fleet, ask: &Ask) -> String {
+/// Says that a text names a session instead of an ask.
+fn not_an_ask(fleet: &Fleet, text: &str, kind: Kind) -> Option<Failure> {
+    fleet.target(text).ok()?;
+    let failure = Failure::new(kind, format!("`{text}` is a session, not an ask"));
+    Some(failure.hint(format!("`agentctl asks {text}` shows what it asks")))
+}
+
+/// Returns what the session of an ask does now, without its subject: `is running now`.
+fn state_now(fleet: &Fleet, ask: &Ask) -> Option<String> {
     let target = agentctl_core::model::Target {
         adapter: ask.adapter,
         root: ask.root.clone(),
@@ -419,13 +276,11 @@ fn state_now(fleet: &Fleet, ask: &Ask) -> String {
         }),
         pid: ask.pid.filter(|_| ask.session_id.is_none()),
     };
-    match fleet.inspect(&target).session {
-        Some(session) if session.status == Status::Waiting => {
-            "; it waits for something else".into()
-        }
-        Some(session) => format!("; it is {} now", session.status.word()),
-        None => String::new(),
-    }
+    let session = fleet.inspect(&target).session?;
+    Some(match session.status {
+        Status::Waiting => "waits for something else now".to_owned(),
+        status => format!("is {} now", status.word()),
+    })
 }
 
 /// Reads `--option`, `--text` and `--field` into the answer to the questions of an ask.
@@ -445,7 +300,7 @@ pub fn field_reply(ask: &Ask, words: &FieldWords) -> Result<Reply, Failure> {
                 usage(format!("ask {} has no field `{name}`", ask.short_id()))
                     .hint(format!("fields: {}", names.join(", ")))
             })?;
-            let value = option_value(field, value)?;
+            let value = option_value(ask, field, value)?;
             match answers.iter_mut().find(|answer| answer.field == *name) {
                 Some(answer) => answer.values.push(value),
                 None => answers.push(FieldAnswer { field: name.clone(), values: vec![value] }),
@@ -462,7 +317,7 @@ pub fn field_reply(ask: &Ask, words: &FieldWords) -> Result<Reply, Failure> {
     let values = match &words.text {
         Some(text) => vec![text.clone()],
         None => {
-            let label = |number: &usize| option_label(field, *number);
+            let label = |number: &usize| option_label(ask, field, *number);
             words.options.iter().map(label).collect::<Result<_, _>>()?
         }
     };
@@ -480,7 +335,7 @@ pub struct FieldWords {
     pub fields: Vec<(String, String)>,
 }
 
-fn option_label(field: &AskField, number: usize) -> Result<String, Failure> {
+fn option_label(ask: &Ask, field: &AskField, number: usize) -> Result<String, Failure> {
     let option = number.checked_sub(1).and_then(|at| field.options.get(at));
     option.map(|option| option.label.clone()).ok_or_else(|| {
         let message = match field.options.len() {
@@ -488,21 +343,21 @@ fn option_label(field: &AskField, number: usize) -> Result<String, Failure> {
             count => format!("`{}` has options 1 to {count}, not {number}", field.text),
         };
         let hint = if field.options.is_empty() {
-            "answer with --text TEXT"
+            "answer with --text TEXT".to_owned()
         } else {
-            "`agentctl asks ASK` shows them"
+            format!("`agentctl asks {}` shows them", ask.short_id())
         };
         Failure::new(Kind::Usage, message).hint(hint)
     })
 }
 
 /// Returns the label that a value of `--field` means: the number of an option, its label, or a text.
-fn option_value(field: &AskField, value: &str) -> Result<String, Failure> {
+fn option_value(ask: &Ask, field: &AskField, value: &str) -> Result<String, Failure> {
     if field.options.iter().any(|option| option.label == value) || field.options.is_empty() {
         return Ok(value.to_owned());
     }
     match value.parse::<usize>() {
-        Ok(number) => option_label(field, number),
+        Ok(number) => option_label(ask, field, number),
         Err(_) => Ok(value.to_owned()),
     }
 }

@@ -8,13 +8,17 @@ use crate::source::{Token, production, tokens};
 const DERIVES: [&str; 3] = ["Serialize", "Deserialize", "JsonSchema"];
 
 /// The methods that answer with no document, and why.
-const EXCEPTIONS: [(&str, &str); 7] = [
+const EXCEPTIONS: [(&str, &str); 8] = [
     ("rows", "packed rows: the feed of `list` keeps 100 000 sessions in little memory"),
     ("with_limit", "another fleet, no answer"),
     ("configuration_checks", "part of the document of `doctor`, for `config check`"),
     ("transcript", "an open file that is read further"),
     ("run_output", "an open file that is read further"),
     ("watcher", "a stream of events, each a document"),
+    (
+        "waiting",
+        "the document is that of `asks`; this adds the sessions, whose names a table shows",
+    ),
     ("inspect", "part of other answers: the session of a target that was resolved before"),
 ];
 

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
+use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Output, TestHome, eventually, sandboxed};
@@ -36,6 +37,32 @@ fn answer(home: &TestHome, ask: &Value, decision: &[&str]) -> Output {
 fn live_record(home: &TestHome, pid: &Value) -> Value {
     let path = format!(".local/share/agentctl-demo/live/{pid}.json");
     serde_json::from_slice(&fs::read(home.path().join(path)).expect("a record")).expect("JSON")
+}
+
+/// Sends one line to the socket of the demo agent that asks, and returns its reply.
+fn say_to_demo(home: &TestHome, ask: &Value, line: &Value) -> Value {
+    let socket = format!(".local/share/agentctl-demo/live/{}.sock", ask["pid"]);
+    let mut stream = UnixStream::connect(home.path().join(socket)).expect("it listens");
+    writeln!(stream, "{line}").expect("sent");
+    let mut reply = String::new();
+    BufReader::new(stream).read_line(&mut reply).expect("a reply");
+    serde_json::from_str(&reply).expect("JSON")
+}
+
+/// Answers an ask of the demo agent without this program, as its own terminal would.
+pub(crate) fn settle_elsewhere(home: &TestHome, ask: &Value) {
+    let native = live_record(home, &ask["pid"])["ask"]["id"].clone();
+    let taken = say_to_demo(home, ask, &json!({"answer": {"ask": native, "allow": true}}));
+    assert_eq!(taken["taken"], true);
+}
+
+/// Sets the mark of a living agent, as a process that the agent has started has it.
+pub(crate) fn mark_as_below(home: &mut TestHome, session: &str) {
+    let pid = status(home, session)["pid"].to_string();
+    let environ = fs::read(format!("/proc/{pid}/environ")).expect("it lives");
+    let environ = String::from_utf8_lossy(&environ).into_owned();
+    let marker = environ.split('\0').find_map(|v| v.strip_prefix("AGENTCTL_RUN="));
+    home.set("AGENTCTL_RUN", marker.expect("a marker"));
 }
 
 #[test]
@@ -82,6 +109,23 @@ fn a_denial_goes_on_with_the_words_and_stop_ends_the_turn() {
         assert_eq!(answer(&home, &ask_of(&home, &id), &["--stop"]).code, Some(0));
         until_stopped(&home, &id);
         assert_eq!(status(&home, &id)["outcome"], "interrupted");
+    });
+}
+
+#[test]
+fn words_that_no_decision_delivers_are_refused() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:touch no]] [[hang]]", &[]);
+        let ask = ask_of(&home, &id);
+        let none: &[&str] = &[];
+        for decision in [&["--allow"][..], &["--stop"], &["--always", "1"], &["--text", "t"], none]
+        {
+            let refused = answer(&home, &ask, &[decision, &["--message", "words"]].concat());
+            assert_eq!(refused.code, Some(2), "{decision:?}: {}", refused.stderr);
+            assert!(refused.stderr.contains("--message goes only with --deny"), "{decision:?}");
+        }
+        assert_eq!(ask_of(&home, &id)["id"], ask["id"], "nothing was answered");
     });
 }
 
@@ -209,10 +253,7 @@ fn the_mark_of_a_living_agent_refuses_an_answer_and_that_of_a_dead_one_does_not(
         let other = launch(&home, "v", "x [[hang]]", &[]);
         let ask = id_of(&ask_of(&home, &asking));
         let pid = status(&home, &other)["pid"].to_string();
-        let environ = fs::read(format!("/proc/{pid}/environ")).expect("it lives");
-        let environ = String::from_utf8_lossy(&environ).into_owned();
-        let marker = environ.split('\0').find_map(|v| v.strip_prefix("AGENTCTL_RUN="));
-        home.set("AGENTCTL_RUN", marker.expect("a marker"));
+        mark_as_below(&mut home, &other);
         let refused = home.run(&["answer", &ask, "--allow"]);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         let raw = Pid::from_raw(pid.parse().expect("a pid")).expect("a pid");
@@ -269,6 +310,17 @@ fn hostile_text_of_an_ask_is_shown_as_text() {
 }
 
 #[test]
+fn a_command_is_shown_with_its_line_breaks_and_carriage_returns() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:echo safe\r\nrm -rf x\r# y]]", &[]);
+        let page = home.run(&["asks", &id_of(&ask_of(&home, &id))]).stdout;
+        assert!(page.contains("\n  echo safe\\r\n  rm -rf x\\r# y\n"), "{page}");
+        assert!(page.contains("always: echo safe\\r\\nrm -rf x\\r# y, for"), "{page}");
+    });
+}
+
+#[test]
 fn the_socket_of_the_demo_takes_only_the_open_ask() {
     sandboxed(|| {
         let home = home();
@@ -276,15 +328,7 @@ fn the_socket_of_the_demo_takes_only_the_open_ask() {
         let ask = ask_of(&home, &id);
         let live = live_record(&home, &ask["pid"]);
         let native = live["ask"]["id"].as_str().expect("an id").to_owned();
-        let socket =
-            home.path().join(format!(".local/share/agentctl-demo/live/{}.sock", ask["pid"]));
-        let say = |line: &Value| -> Value {
-            let mut stream = UnixStream::connect(&socket).expect("it listens");
-            writeln!(stream, "{line}").expect("sent");
-            let mut reply = String::new();
-            BufReader::new(stream).read_line(&mut reply).expect("a reply");
-            serde_json::from_str(&reply).expect("JSON")
-        };
+        let say = |line: &Value| say_to_demo(&home, &ask, line);
         assert_eq!(say(&json!({"answer": {"ask": "other", "text": "Red"}}))["taken"], false);
         assert_eq!(say(&json!({"rubbish": 1}))["taken"], false);
         assert_eq!(say(&json!({"message": {"id": "1", "text": "hello"}}))["taken"], false);
@@ -380,5 +424,30 @@ fn a_time_for_answers_is_refused_where_it_would_not_be_kept() {
                 assert_eq!(told.code == Some(2), is_refused, "{}", told.stderr);
             }
         }
+    });
+}
+
+#[test]
+fn the_demo_agent_waits_for_an_answer_as_long_as_it_was_told() {
+    sandboxed(|| {
+        let home = home();
+        let script = "x [[permit:touch no]] [[ask:Why?]] [[say:after]]";
+        let id = launch(&home, "w", script, &["--ask=1s"]);
+        until_stopped(&home, &id);
+        let said = home.run(&["logs", &id, "--json"]).stdout;
+        assert!(said.contains("denied: nobody answered in time"), "{said}");
+        assert!(!home.path().join("w/no").exists());
+        let hours = |flags: &[&str]| {
+            let id = launch(&home, "v", "x [[permit:touch no]]", flags);
+            let ask = ask_of(&home, &id);
+            assert_eq!(home.run(&["stop", &id]).code, Some(0));
+            let moment = |key: &str| ask[key].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+            let (since, until) = (moment("since").expect("a moment"), moment("until"));
+            let hours = until.map(|until| until.duration_since(since).as_secs_f64() / 3600.0);
+            (hours.map(f64::round), ask["then"].clone())
+        };
+        assert_eq!(hours(&["--ask"]), (Some(24.0), json!("denied")), "the usual time");
+        assert_eq!(hours(&["--ask=2h"]), (Some(2.0), json!("denied")));
+        assert_eq!(hours(&[]), (None, Value::Null), "no limit");
     });
 }

@@ -46,6 +46,7 @@ mod hooks;
 mod hostile;
 mod inbox;
 mod inbox_bars;
+mod inbox_told;
 mod inbox_walk;
 mod launch;
 mod launch_group;

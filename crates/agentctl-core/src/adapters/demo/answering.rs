@@ -9,7 +9,7 @@ use crate::adapters::answering::{
 };
 use crate::adapters::{Found, Look, Root, skipped};
 use crate::model::{
-    Ask, AskChannel, AskChoice, AskField, AskPart, AskScope, MAX_RULE_BYTES, Reply, Session,
+    Ask, AskChannel, AskChoice, AskField, AskPart, AskScope, MAX_RULE_BYTES, Reply, Session, Time,
     ToolCall,
 };
 use crate::native::file;
@@ -39,6 +39,9 @@ pub(super) fn asks(look: &Look, root: &Root, session: &Session) -> Found<Ask> {
             ask.fields = vec![AskField::question("answer", &open.text, open.options.clone())];
             ask.choices = vec![AskChoice::stop()];
         }
+    }
+    if let Some(until) = open.until_ms.and_then(Time::from_millis) {
+        (ask.until, ask.then) = (Some(until), Some("denied".into()));
     }
     ask.identify(session, &open.id);
     Found { rows: vec![ask], ..Found::default() }

@@ -41,6 +41,10 @@ impl Control for Demo {
         if order.keep {
             args.push("--stay".into());
         }
+        if let Some(limit) = order.ask {
+            let limit = limit.as_millis().to_string();
+            args.extend(["--answer-within-ms", &limit].map(Into::into));
+        }
         args.extend(order.extra.iter().cloned());
         // A session of another home is continued there.
         let moved = order.home().filter(|root| *root != file::resolve_root(&home(host)));

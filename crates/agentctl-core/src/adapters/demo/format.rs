@@ -36,6 +36,9 @@ pub struct LiveAsk {
     pub text: String,
     pub command: Option<String>,
     pub options: Vec<String>,
+    /// When it is denied by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<i64>,
 }
 
 /// One line of `sessions/<id>.jsonl`.

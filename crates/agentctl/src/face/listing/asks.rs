@@ -1,44 +1,70 @@
 //! The fields of `agentctl asks`.
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::model::{Ask, AskChannel};
+use agentctl_core::fleet::WaitingSession;
+use agentctl_core::model::{Ask, AskChannel, Session};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::{
     Column, Cut, Field, FieldValue, ListRow, RowContext, session_argument, shown_sessions,
 };
-use crate::face::ask_summary;
+use crate::face::ask_summary_pieces;
 use crate::text::with_tilde;
 
-/// One ask and the id of its session as a table shows it.
+/// One ask, and its session as a table shows it.
 pub struct AskListRow {
     /// The ask.
     pub ask: Ask,
+    /// The id of the ask as a table shows it.
+    pub shown_id: String,
     /// The id of its session, which every command accepts.
     pub session: Option<String>,
+    /// The name of its session.
+    pub name: Option<String>,
+    /// The group of its session.
+    pub group: Option<String>,
 }
 
 impl AskListRow {
     /// Makes the rows of a table; short ids of sessions need all history.
     #[must_use]
-    pub fn rows(fleet: &Fleet, asks: Vec<Ask>, has_short_ids: bool) -> Vec<Self> {
-        let ids = asks.iter().map(|ask| ask.session_id.as_deref());
-        let shown = shown_sessions(fleet, ids, has_short_ids);
-        let rows = asks.into_iter().zip(shown);
-        rows.map(|(ask, session)| Self { ask, session }).collect()
+    pub fn rows(fleet: &Fleet, waiting: &[WaitingSession], has_short_ids: bool) -> Vec<Self> {
+        let asks = || waiting.iter().flat_map(|row| row.asks.iter().map(|ask| (&row.session, ask)));
+        let shown =
+            shown_sessions(fleet, asks().map(|(_, ask)| ask.session_id.as_deref()), has_short_ids);
+        let rows = asks().zip(shown).map(|((session, ask), shown)| Self {
+            session: shown,
+            shown_id: if has_short_ids { ask.short_id().to_owned() } else { ask.id.clone() },
+            ..Self::of(session, ask.clone())
+        });
+        rows.collect()
+    }
+
+    /// Makes the row of one ask, with whole ids.
+    #[must_use]
+    pub fn of(session: &Session, ask: Ask) -> Self {
+        Self {
+            shown_id: ask.id.clone(),
+            session: ask.session_id.clone(),
+            name: session.name.clone(),
+            group: session.group.clone(),
+            ask,
+        }
     }
 }
 
 impl ListRow for AskListRow {
     const FIELDS: &'static [Field<Self>] = &[
         Field { name: "id", value: |_, row| FieldValue::Text(row.ask.id.clone()) },
-        Field { name: "short_id", value: |_, row| FieldValue::Text(row.ask.short_id().to_owned()) },
+        Field { name: "short_id", value: |_, row| FieldValue::Text(row.shown_id.clone()) },
         Field { name: "kind", value: |_, row| FieldValue::Text(row.ask.kind.word().to_owned()) },
         Field { name: "title", value: |_, row| FieldValue::Text(row.ask.title.clone()) },
-        Field { name: "wants", value: |_, row| FieldValue::Text(ask_summary(&row.ask)) },
+        Field { name: "wants", value: |_, row| FieldValue::Texts(ask_summary_pieces(&row.ask)) },
         Field { name: "session", value: |_, row| FieldValue::text(row.ask.session_id.clone()) },
         Field { name: "short_session", value: |_, row| FieldValue::text(session(row)) },
+        Field { name: "name", value: |_, row| FieldValue::text(row.name.clone()) },
+        Field { name: "group", value: |_, row| FieldValue::text(row.group.clone()) },
         Field { name: "adapter", value: |_, row| FieldValue::text(Some(row.ask.adapter)) },
         Field { name: "agent", value: |_, row| FieldValue::text(Some(row.ask.adapter)) },
         Field { name: "pid", value: pid },
@@ -57,6 +83,7 @@ impl ListRow for AskListRow {
         Column::new("SINCE", "since").dropped(2),
         Column::new("AGENT", "agent").dropped(1),
         Column::new("SESSION", "short_session").cut(Cut::Right).dropped(3),
+        Column::new("NAME", "name").cut(Cut::Right).dropped(7).optional(),
         Column::new("DIRECTORY", "directory").cut(Cut::Path),
         Column::new("WANTS", "wants").cut(Cut::Right),
     ];
@@ -66,6 +93,7 @@ impl ListRow for AskListRow {
         Column::new("SINCE", "since").dropped(2),
         Column::new("AGENT", "agent").dropped(1),
         Column::new("SESSION", "short_session").cut(Cut::Right).dropped(3),
+        Column::new("NAME", "name").cut(Cut::Right).dropped(7).optional(),
         Column::new("PID", "pid").dropped(4),
         Column::new("DIRECTORY", "directory").cut(Cut::Path),
         Column::new("VIA", "via").dropped(5),

@@ -31,6 +31,8 @@ pub struct Field<R: 'static> {
 pub enum FieldValue {
     /// A text.
     Text(String),
+    /// Texts in a row, with two blanks between them.
+    Texts(Vec<String>),
     /// A number.
     Number(u64),
     /// A number of bytes, shown in a unit that fits.
@@ -81,6 +83,9 @@ impl FieldValue {
     pub(super) fn line_with(&self, ages: AgeForm, now: Time) -> String {
         match self {
             Self::Text(text) => one_line(text),
+            Self::Texts(texts) => {
+                texts.iter().map(|text| one_line(text)).collect::<Vec<_>>().join("  ")
+            }
             Self::Number(number) => number.to_string(),
             Self::Size(bytes) => byte_size(*bytes),
             Self::Moment(time) => time.0.to_string(),
@@ -106,6 +111,9 @@ impl FieldValue {
     pub(super) fn order(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => a.to_lowercase().cmp(&b.to_lowercase()),
+            (Self::Texts(a), Self::Texts(b)) => {
+                a.join(" ").to_lowercase().cmp(&b.join(" ").to_lowercase())
+            }
             (Self::Number(a), Self::Number(b)) | (Self::Size(a), Self::Size(b)) => a.cmp(b),
             (Self::Moment(a), Self::Moment(b)) | (Self::Remaining(a), Self::Remaining(b)) => {
                 a.cmp(b)
