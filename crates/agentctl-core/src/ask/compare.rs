@@ -223,7 +223,8 @@ impl Fleet {
         let commit = commit.setting("user.email=agentctl@localhost");
         let args = ["commit-tree", &snapshot.tree, "-p", head, "-m", "compare"];
         let commit = commit.args(args).text()?;
-        let result = git.merge_trees(snapshot.see(git.read(top)), &tip, &commit)?;
+        let result =
+            git.merge_trees(snapshot.see(git.read(top)).without_merge_drivers()?, &tip, &commit)?;
         let conflicts = match result {
             MergeResult::Clean(_) => Vec::new(),
             MergeResult::Conflicts(files) => files,

@@ -171,8 +171,7 @@ pub fn clean(
         let occupants = Occupants::look(fleet);
         cleaned.faults.extend(occupants.faults.iter().cloned());
         if !order.dry_run {
-            let entries = git.worktrees(&repository.common)?;
-            cleaned.warnings.extend(interrupted::finish(&repository, &entries));
+            cleaned.warnings.extend(interrupted::finish(&site)?);
         }
         for target in targets {
             if let Some(path) = &target.facts.path {
@@ -228,26 +227,68 @@ impl Site<'_> {
         tell: &mut dyn FnMut(CleanNews),
     ) -> CleanedWorktree {
         let mut row = Self::row(target);
-        interrupted::restore(target);
-        let found = check::Checker::read(self).and_then(|checker| {
-            let at = target.directory();
-            checker.check(target, at, occupants)
-        });
-        match found {
-            Err(error) => row.reasons = vec![error.to_string()],
-            Ok(finding) => {
-                let blocked = finding.blocked(self.order);
-                if !blocked.is_empty() {
-                    row.reasons = blocked;
-                } else if self.order.dry_run {
-                    self.describe(&mut row, target, finding);
-                    row.action = CleanAction::Removed;
-                } else {
-                    remove::remove(self, target, &mut row, tell);
-                }
+        let was_there = target.directory().is_some();
+        let mut checked = self.check(target, occupants);
+        let is_renamed = || was_there && target.directory().is_none();
+        if checked.is_err() && !self.order.dry_run && is_renamed() {
+            // Another clean removes it, or has looked at it and put it back.
+            checked = self.check_alone(target, occupants);
+        }
+        match checked {
+            Err(reasons) => row.reasons = reasons,
+            Ok(finding) if self.order.dry_run => {
+                self.describe(&mut row, target, finding);
+                row.action = CleanAction::Removed;
             }
+            Ok(_) => remove::remove(self, target, &mut row, tell),
+        }
+        if row.action == CleanAction::Kept && self.is_gone(target) {
+            row.action = CleanAction::Removed;
+            row.reasons = vec!["it is gone already".to_owned()];
         }
         row
+    }
+
+    /// Checks a worktree before anything is done. Returns the reasons to keep it otherwise.
+    fn check(&self, target: &Target, occupants: &Occupants) -> Result<Finding, Vec<String>> {
+        match interrupted::aside(target) {
+            Some(aside) if self.order.dry_run => {
+                let aside = aside.display();
+                Err(vec![format!("another clean removes it, or was interrupted: it is in {aside}")])
+            }
+            Some(_) => self.check_alone(target, occupants),
+            None => self.check_now(target, occupants),
+        }
+    }
+
+    /// Checks a worktree while no other clean renames it. One that an interrupted clean left is renamed back.
+    fn check_alone(&self, target: &Target, occupants: &Occupants) -> Result<Finding, Vec<String>> {
+        let _mutex = remove::enter_repository(self)?;
+        interrupted::restore(target);
+        self.check_now(target, occupants)
+    }
+
+    fn check_now(&self, target: &Target, occupants: &Occupants) -> Result<Finding, Vec<String>> {
+        let one = |error: GitError| vec![error.to_string()];
+        let checker = check::Checker::read(self).map_err(one)?;
+        let finding = checker.check(target, target.directory(), occupants).map_err(one)?;
+        let blocked = finding.blocked(self.order);
+        if blocked.is_empty() { Ok(finding) } else { Err(blocked) }
+    }
+
+    /// Says whether another clean removed a worktree, or a branch without one.
+    fn is_gone(&self, target: &Target) -> bool {
+        let common = &self.repository.common;
+        let facts = &target.facts;
+        let has_branch = |name: &str| !matches!(self.git.ref_value(common, name), Ok(None));
+        match &facts.path {
+            Some(path) => {
+                let is_there = target.directory().is_some() || interrupted::aside(target).is_some();
+                let entries = self.git.worktrees(common);
+                !is_there && entries.is_ok_and(|entries| entry_of(&entries, path).is_none())
+            }
+            None => facts.branch.as_deref().is_some_and(|branch| !has_branch(branch)),
+        }
     }
 
     fn row(target: &Target) -> CleanedWorktree {

@@ -120,7 +120,6 @@ fn all(
     order: &CleanOrder,
 ) -> Result<Vec<Target>, GitError> {
     let reader = Reader::new(&fleet.host, git, repository, &order.settings.prefix)?;
-    let entries = git.worktrees(&repository.common)?;
     let admins = admins(&repository.common);
     let target = |(at, entry): (usize, &WorktreeEntry)| Target {
         facts: reader.known(entry),
@@ -128,8 +127,8 @@ fn all(
         is_main: at == 0,
         named: false,
     };
-    let mut targets: Vec<Target> = entries.iter().enumerate().map(target).collect();
-    let unused = reader.without_worktrees(&entries);
+    let mut targets: Vec<Target> = reader.entries.iter().enumerate().map(target).collect();
+    let unused = reader.without_worktrees();
     targets.extend(unused.into_iter().map(|facts| Target {
         facts,
         admin: None,
