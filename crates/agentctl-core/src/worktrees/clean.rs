@@ -29,6 +29,7 @@ use super::{WorktreeFacts, WorktreeSettings, short_branch};
 use crate::fleet::Fleet;
 use crate::git::{Git, GitError, Repository, WorktreeEntry};
 use crate::model::Fault;
+use crate::names::split_group;
 
 /// Which worktrees are meant.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -98,6 +99,8 @@ pub struct CleanedWorktree {
     pub ignored: Vec<PathBuf>,
     /// The ref that keeps what no other ref names.
     pub rescue: Option<Rescue>,
+    /// It is kept, and `--force` with its name would remove it after saving its work.
+    pub forcible: bool,
     /// It was named, not found by a search.
     pub named: bool,
     /// What went wrong after it was removed.
@@ -133,6 +136,14 @@ pub enum CleanError {
         /// The names that there are.
         names: Vec<String>,
     },
+    /// No session and no worktree is in this group.
+    #[error("no session and no worktree is in the group `{group}`")]
+    NoSuchGroup {
+        /// The group.
+        group: String,
+        /// The groups that there are.
+        groups: Vec<String>,
+    },
     /// `--force` without a name.
     #[error("--force needs the name or directory of a worktree")]
     ForceWithoutName,
@@ -147,7 +158,7 @@ pub struct Cleaned {
     pub rescued: Vec<RescuedRef>,
     /// Remains of earlier cleans that cannot be deleted.
     pub warnings: Vec<String>,
-    /// The sources that could not be asked for live sessions.
+    /// The sources that could not be asked for sessions.
     pub faults: Vec<Fault>,
 }
 
@@ -166,7 +177,9 @@ pub fn clean(
         cleaned.rescued = rescued::delete_old(fleet, &git, order)?;
         return Ok(cleaned);
     }
-    for (repository, targets) in select::targets(fleet, &git, order)? {
+    let selected = select::select(fleet, &git, order)?;
+    cleaned.faults.extend(selected.faults);
+    for (repository, targets) in selected.targets {
         let site = Site { fleet, git: &git, repository: &repository, order };
         let occupants = Occupants::look(fleet);
         cleaned.faults.extend(occupants.faults.iter().cloned());
@@ -207,6 +220,12 @@ struct Target {
 }
 
 impl Target {
+    /// Returns the group in its name.
+    fn group(&self) -> Option<String> {
+        let (group, _) = split_group(self.facts.name.as_deref()?)?;
+        Some(group.to_owned())
+    }
+
     /// Returns its directory, if it exists.
     fn directory(&self) -> Option<&Path> {
         self.facts.path.as_deref().filter(|path| path.symlink_metadata().is_ok())
@@ -216,6 +235,19 @@ impl Target {
     fn own_branch(&self, order: &CleanOrder) -> Option<&str> {
         let ours = self.facts.name.is_some() && !order.keep_branch;
         self.facts.branch.as_deref().filter(|_| ours)
+    }
+}
+
+/// The reasons to keep a worktree.
+struct KeptFor {
+    reasons: Vec<String>,
+    /// `--force` would override all of them.
+    forcible: bool,
+}
+
+impl From<Vec<String>> for KeptFor {
+    fn from(reasons: Vec<String>) -> Self {
+        Self { reasons, forcible: false }
     }
 }
 
@@ -235,7 +267,7 @@ impl Site<'_> {
             checked = self.check_alone(target, occupants);
         }
         match checked {
-            Err(reasons) => row.reasons = reasons,
+            Err(kept) => (row.reasons, row.forcible) = (kept.reasons, kept.forcible),
             Ok(finding) if self.order.dry_run => {
                 self.describe(&mut row, target, finding);
                 row.action = CleanAction::Removed;
@@ -250,11 +282,13 @@ impl Site<'_> {
     }
 
     /// Checks a worktree before anything is done. Returns the reasons to keep it otherwise.
-    fn check(&self, target: &Target, occupants: &Occupants) -> Result<Finding, Vec<String>> {
+    fn check(&self, target: &Target, occupants: &Occupants) -> Result<Finding, KeptFor> {
         match interrupted::aside(target) {
             Some(aside) if self.order.dry_run => {
                 let aside = aside.display();
-                Err(vec![format!("another clean removes it, or was interrupted: it is in {aside}")])
+                let text =
+                    format!("another clean removes it, or was interrupted: it is in {aside}");
+                Err(vec![text].into())
             }
             Some(_) => self.check_alone(target, occupants),
             None => self.check_now(target, occupants),
@@ -262,18 +296,19 @@ impl Site<'_> {
     }
 
     /// Checks a worktree while no other clean renames it. One that an interrupted clean left is renamed back.
-    fn check_alone(&self, target: &Target, occupants: &Occupants) -> Result<Finding, Vec<String>> {
+    fn check_alone(&self, target: &Target, occupants: &Occupants) -> Result<Finding, KeptFor> {
         let _mutex = remove::enter_repository(self)?;
         interrupted::restore(target);
         self.check_now(target, occupants)
     }
 
-    fn check_now(&self, target: &Target, occupants: &Occupants) -> Result<Finding, Vec<String>> {
-        let one = |error: GitError| vec![error.to_string()];
+    fn check_now(&self, target: &Target, occupants: &Occupants) -> Result<Finding, KeptFor> {
+        let one = |error: GitError| KeptFor::from(vec![error.to_string()]);
         let checker = check::Checker::read(self).map_err(one)?;
         let finding = checker.check(target, target.directory(), occupants).map_err(one)?;
-        let blocked = finding.blocked(self.order);
-        if blocked.is_empty() { Ok(finding) } else { Err(blocked) }
+        let reasons = finding.blocked(self.order);
+        let forcible = !finding.is_blocked_with_force();
+        if reasons.is_empty() { Ok(finding) } else { Err(KeptFor { reasons, forcible }) }
     }
 
     /// Says whether another clean removed a worktree, or a branch without one.
@@ -303,6 +338,7 @@ impl Site<'_> {
             branch_deleted: false,
             ignored: Vec::new(),
             rescue: None,
+            forcible: false,
             named: target.named,
             warnings: Vec::new(),
         }

@@ -110,7 +110,7 @@ pub struct WorktreeFacts {
     pub unpushed: Option<usize>,
     /// How many of its submodules are checked out.
     pub submodules: Option<usize>,
-    /// Whether its commits are in the branch that it began from.
+    /// Whether its commits are in the branch that it began from; `None` also if it has none of its own.
     pub merged: Option<Merged>,
     /// The size of all its files.
     pub size_bytes: Option<u64>,
@@ -359,7 +359,8 @@ impl<'a> Reader<'a> {
         let tip = facts.base_branch.as_ref().and_then(|name| self.refs.get(name));
         let base = facts.base.as_ref().or(tip);
         facts.unpushed = Some(self.unpushed(&commit, base)?);
-        if let Some(tip) = tip {
+        let has_own_commits = facts.base.as_ref() != Some(&commit);
+        if let Some(tip) = tip.filter(|_| has_own_commits) {
             facts.merged = Some(self.git.merged(&self.repository.common, &commit, tip)?);
         }
         Ok(())

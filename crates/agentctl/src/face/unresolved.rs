@@ -36,6 +36,13 @@ fn no_session(fleet: &Fleet, text: &str) -> Failure {
             .hint("name a session, or leave the id out for the only session of this directory");
     }
     let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));
+    if let Some(session) = fleet.session_of_worktree(text) {
+        let id = session.and_then(|session| session.id);
+        return failure.hint(match id {
+            Some(id) => format!("`{text}` is a worktree; its session is {id}"),
+            None => format!("`{text}` is a worktree; no session is known in it"),
+        });
+    }
     if text.starts_with(['.', '~']) || text.contains('/') {
         return failure.hint(
             "no agent has worked in exactly that directory; `agentctl list --all --since all` shows where \

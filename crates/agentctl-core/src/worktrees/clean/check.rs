@@ -63,6 +63,11 @@ impl Finding {
         self.doubts.push(Doubt { text: text.into(), by });
     }
 
+    /// Says whether a reason to keep it stays with `--force`.
+    pub(super) fn is_blocked_with_force(&self) -> bool {
+        self.doubts.iter().any(|doubt| doubt.by != Override::Force)
+    }
+
     /// Returns the reasons that this order does not override.
     pub(super) fn blocked(&self, order: &CleanOrder) -> Vec<String> {
         let stands = |doubt: &&Doubt| match doubt.by {
