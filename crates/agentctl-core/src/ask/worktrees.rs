@@ -91,6 +91,18 @@ pub struct WorktreeRow {
     pub state: WorktreeState,
 }
 
+/// The session of a worktree that a text may name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionOfWorktree {
+    /// The text names no worktree.
+    NoWorktree,
+    /// No session is known in the worktree.
+    NoSession,
+    /// The id of the session.
+    Session(String),
+}
+
 impl Fleet {
     /// Lists the worktrees of a repository, or of the repositories of all sessions.
     pub fn worktrees(&self, request: &WorktreesRequest) -> Result<WorktreesDocument, GitError> {
@@ -162,16 +174,19 @@ impl Fleet {
         repositories
     }
 
-    /// Returns the session that works in the worktree of this name in the current repository, or worked in it last:
-    /// `None` if there is no such worktree, and `Some(None)` if no session is known in it.
+    /// Returns the session that works in the worktree of this name in the current repository, or worked in it last.
     #[must_use]
-    pub fn session_of_worktree(&self, name: &str) -> Option<Option<Session>> {
-        let git = Git::find(&self.host).ok()?;
+    pub fn session_of_worktree(&self, name: &str) -> SessionOfWorktree {
         let prefix = self.host.setting(SETTINGS, "prefix").unwrap_or(DEFAULT_PREFIX);
-        let worktrees = worktrees_here(&self.host, &git, prefix).ok()?;
-        let worktree = worktrees.into_iter().find(|worktree| worktree.is_called(name))?;
+        let worktrees =
+            Git::find(&self.host).and_then(|git| worktrees_here(&self.host, &git, prefix));
+        let mut worktrees = worktrees.unwrap_or_default().into_iter();
+        let Some(worktree) = worktrees.find(|worktree| worktree.is_called(name)) else {
+            return SessionOfWorktree::NoWorktree;
+        };
         let sessions = self.sessions_since(Time::EPOCH, &mut Vec::new());
-        Some(session_in(&sessions, &worktree.path).cloned())
+        let id = session_in(&sessions, &worktree.path).and_then(|session| session.id.clone());
+        id.map_or(SessionOfWorktree::NoSession, SessionOfWorktree::Session)
     }
 
     /// Lists the sessions that were active since then, their directories resolved.

@@ -63,7 +63,7 @@ pub fn check_git_dir(git_dir: &Path) -> Result<(), GitError> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(git_dir.join(&folder)).into_iter().flatten().flatten() {
             let file = folder.join(entry.file_name());
-            // git follows links here. One that leads nowhere is read as a missing file.
+            // git follows links here. A link that leads nowhere is read as a missing file.
             let Ok(meta) = git_dir.join(&file).metadata() else { continue };
             if meta.is_dir() {
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

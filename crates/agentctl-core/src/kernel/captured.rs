@@ -24,7 +24,7 @@ const STDERR_END_BYTES: usize = 2 << 10;
 /// that holds its pipe open, takes so long.
 const LEFT_OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What becomes of a program if this process is killed before it.
+/// The fate of a program if this process is killed before it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentDeath {
     /// It is killed too. (Linux; elsewhere it goes on.)
@@ -52,7 +52,7 @@ pub struct Captured {
     pub cancellation: Cancellation,
     /// Limit of the standard output that is kept. The rest is read and dropped.
     pub most_bytes: usize,
-    /// What becomes of it if this process is killed.
+    /// Its fate if this process is killed.
     pub parent_death: ParentDeath,
 }
 

@@ -1,4 +1,4 @@
-//! Which worktree a text names, and which group a worktree belongs to. All commands judge it here.
+//! The worktree that a text names, and the group that a worktree belongs to. All commands judge both here.
 
 use std::path::PathBuf;
 

@@ -295,7 +295,7 @@ impl Site<'_> {
         }
     }
 
-    /// Checks a worktree while no other clean renames it. One that an interrupted clean left is renamed back.
+    /// Checks a worktree while no other clean renames it, and renames it back if an interrupted clean left it aside.
     fn check_alone(&self, target: &Target, occupants: &Occupants) -> Result<Finding, KeptFor> {
         let _mutex = remove::enter_repository(self)?;
         interrupted::restore(target);

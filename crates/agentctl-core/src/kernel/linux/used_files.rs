@@ -21,7 +21,7 @@ impl Kernel {
     /// not all of its files can be seen, and when the deadline of this thread has passed.
     pub fn uses_file(&self, id: &ProcId, wanted: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
         let used = uses(id.pid, wanted);
-        // Whatever was read is of this process only if it is still there.
+        // The files are those of this process only if it is still there.
         if self.still(id).is_err() { Ok(false) } else { used }
     }
 }
