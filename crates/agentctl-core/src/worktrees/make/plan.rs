@@ -312,7 +312,7 @@ impl<'a> Plan<'a> {
                         return Err(MakeError::Taken { name: place.name.clone(), holder });
                     }
                 }
-                if access(&self.repository.common.join("refs/heads"), Access::WRITE_OK).is_err() {
+                if access(self.repository.common.join("refs/heads"), Access::WRITE_OK).is_err() {
                     let repository = self.repository.main.clone();
                     return Err(MakeError::ReadOnly { repository, words });
                 }
