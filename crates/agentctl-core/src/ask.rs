@@ -82,7 +82,7 @@ pub use self::take::{NotTaken, TakeDocument, TakeRequest};
 pub use self::target::{Candidate, NotOne, ResolvedTarget, UnresolvedText};
 pub use self::wait::{NotWaited, SessionVerdict, WaitDocument, WaitRequest, WaitTarget};
 pub use self::why::{ExplainedSession, WhyDocument, reason_text};
-pub use self::worktrees::{WorktreeRow, WorktreesDocument, WorktreesRequest};
+pub use self::worktrees::{SessionOfWorktree, WorktreeRow, WorktreesDocument, WorktreesRequest};
 use crate::events::Watcher;
 pub use crate::fleet::Fleet;
 use crate::fleet::{self, Inspected, Query, Rows};

@@ -1,14 +1,17 @@
 //! Runs `git`: arguments only, no shell, a cleaned environment, no terminal, no pager, a deadline for each call.
 //!
-//! A question ([`Git::read`]) runs no program that the repository's own configuration names for display or
-//! speed (hooks, fsmonitor, external diff, textconv, pager), takes no optional lock and writes nothing into
-//! the repository. Filters run as in `git status`. A change ([`Git::change`]) runs as the user's own `git` does,
+//! A question ([`Git::read`]) runs no program that the repository's own configuration names for display, speed or
+//! merges (hooks, fsmonitor, external diff, textconv, pager, merge drivers), takes no optional lock, writes nothing
+//! into the repository and ends with this process. Filters run as in `git status`. Replaced and grafted commits are
+//! read as they were made. A change ([`Git::change`]) runs as the user's own `git` does,
 //! hooks included.
 
 mod compare;
+mod distrust;
 mod error;
 mod exact;
 mod merge;
+mod private_directory;
 mod refs;
 mod repository;
 mod snapshot;
@@ -17,9 +20,11 @@ mod worktree_entries;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 pub use self::compare::{Comparison, DiffFile, DiffKind};
+pub use self::distrust::check_git_dir;
 pub use self::error::GitError;
 pub use self::exact::{ChangedFile, Contents, WorkTree, git_dir_of};
 pub use self::merge::MergeResult;
@@ -28,7 +33,7 @@ pub use self::repository::{Head, Repository, path_of};
 pub use self::snapshot::{PrivateStore, SnapshotStore, TreeSnapshot};
 pub use self::worktree_entries::{WorktreeEntry, WorktreeHead, worktree_entries};
 use crate::host::Host;
-use crate::kernel::{Cancellation, Captured};
+use crate::kernel::{Cancellation, Captured, ParentDeath};
 
 /// The oldest version with `git merge-tree --write-tree`.
 pub const OLDEST_VERSION: GitVersion = GitVersion { major: 2, minor: 38 };
@@ -85,6 +90,8 @@ pub struct Git {
     env: BTreeMap<OsString, OsString>,
     /// The directory for private temporary files.
     temporary: PathBuf,
+    /// Removes the private temporary files of processes that were killed.
+    swept: Arc<Once>,
     version: GitVersion,
     version_text: String,
     /// Ends its calls if their order is called off.
@@ -108,6 +115,7 @@ impl Git {
             program,
             env: environment(host),
             temporary: temporary(host),
+            swept: Arc::new(Once::new()),
             version: OLDEST_VERSION,
             version_text: String::new(),
             cancellation: Cancellation::default(),
@@ -200,6 +208,9 @@ fn environment(host: &Host) -> BTreeMap<OsString, OsString> {
         ("GIT_PAGER", "cat"),
         ("GIT_EDITOR", "false"),
         ("GIT_MERGE_AUTOEDIT", "no"),
+        // Both can make any commit the parent of another one, and so a proof that it is merged.
+        ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ("GIT_GRAFT_FILE", "/dev/null/none"),
     ] {
         env.insert(name.into(), value.into());
     }
@@ -322,6 +333,8 @@ impl GitCall<'_> {
             limit,
             cancellation: self.git.cancellation.clone(),
             most_bytes: MAX_OUTPUT_BYTES,
+            // A change that is cut off leaves its locks in the repository.
+            parent_death: if self.is_change { ParentDeath::Outlive } else { ParentDeath::Kill },
         };
         let end = captured.run().map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound if !self.directory.is_dir() => {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::branch_groups::{BranchGroups, DEFAULT_BRANCH_PREFIX, SETTINGS};
+pub use self::branch_groups::{BranchGroups, DEFAULT_BRANCH_PREFIX, SETTINGS, split_group};
 use crate::host::Host;
 use crate::model::{Fault, Session, Target, Time};
 use crate::native::file::{self, Skip, Stamp};

@@ -115,6 +115,12 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Returns a number with its noun: `1 file`, `2 files`.
+#[must_use]
+pub fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 /// Returns a text as one line: control characters neutralised, white space collapsed.
 #[must_use]
 pub fn one_line(text: &str) -> String {

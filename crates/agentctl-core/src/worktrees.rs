@@ -4,6 +4,7 @@
 //! base commit is `refs/agentctl/base/NAME`, and the branch that it began from is in the first line of the
 //! branch's reflog. Nothing is read from our own directories.
 
+pub mod called;
 pub mod clean;
 pub mod facts;
 pub mod lock_reason;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::called::{CalledWorktree, slot_in, worktrees_here};
 pub use self::clean::{
     CleanAction, CleanError, CleanNews, CleanOrder, CleanSelection, Cleaned, CleanedWorktree,
     RescuedRef, clean,

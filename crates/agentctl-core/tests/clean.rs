@@ -5,6 +5,10 @@
 
 #[path = "clean/cases.rs"]
 mod cases;
+#[path = "clean/distrust.rs"]
+mod distrust;
+#[path = "clean/losses.rs"]
+mod losses;
 #[path = "clean/nemesis.rs"]
 mod nemesis;
 #[path = "clean/oracle.rs"]
@@ -60,9 +64,18 @@ impl World {
 
     /// Makes a worktree as a launch does.
     fn made(&self, name: &str) -> Repository {
+        self.made_with(name, WorktreeOptions::default())
+    }
+
+    /// Makes a worktree that begins at a revision, as a launch does.
+    fn made_from(&self, name: &str, base: &str) -> Repository {
+        self.made_with(name, WorktreeOptions { base: Some(base.to_owned()), ..Default::default() })
+    }
+
+    fn made_with(&self, name: &str, options: WorktreeOptions) -> Repository {
         let order = MakeOrder {
             from: self.shop.path.clone(),
-            options: WorktreeOptions::default(),
+            options,
             settings: Self::settings(),
             group: None,
             cancellation: Cancellation::default(),

@@ -56,7 +56,9 @@ pub use self::ask_page::{
 pub use self::begin::{BeginAdapter, BeginDocument, begin_choices};
 pub use self::below::refused_below;
 pub use self::changes::ListChanges;
-pub use self::cleaned::{clean_line, not_cleaned, not_taken, rescued_line, take_lines};
+pub use self::cleaned::{
+    clean_line, not_cleaned, not_taken, rescue_lines, rescued_line, take_lines,
+};
 pub use self::completions::{
     Completion, SessionScope, ask_completions, fuse_completions, group_completions,
     session_completions, worktree_completions,

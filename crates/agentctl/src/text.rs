@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 pub use agentctl_core::text::{
-    SafeJson, bounded, byte_size, clean, in_one_line, is_unsafe, nearest, one_line, safe_json,
-    with_tilde,
+    SafeJson, bounded, byte_size, clean, counted, in_one_line, is_unsafe, nearest, one_line,
+    safe_json, with_tilde,
 };
 use agentctl_core::text::{is_plain, push_clean};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

@@ -1,6 +1,6 @@
 //! The order `worktree clean`: removes worktrees of which everything is elsewhere.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ pub struct CleanDocument {
     pub rescued: Vec<RescuedRef>,
     /// Remains of earlier, interrupted cleans that cannot be deleted.
     pub warnings: Vec<String>,
-    /// The sources that could not be asked for live sessions.
+    /// The sources that could not be asked for sessions.
     pub faults: Vec<Fault>,
 }
 
@@ -62,9 +62,10 @@ impl Fleet {
         request: &CleanRequest,
         tell: &mut dyn FnMut(CleanNews),
     ) -> Result<CleanDocument, CleanError> {
-        let directory = request.directory.as_deref().unwrap_or(Path::new(""));
+        let directory = request.directory.as_deref();
         let order = CleanOrder {
-            from: self.host.cwd.join(directory),
+            from: directory
+                .map_or_else(|| self.host.cwd.clone(), |below| self.host.cwd.join(below)),
             which: request.which.clone(),
             dry_run: request.dry_run,
             keep_branch: request.keep_branch,

@@ -14,7 +14,7 @@ use crate::model::{
     Fault, FaultCode, OWN_SOURCE, Outcome, SCHEMA_VERSION, Session, Status, Tokens,
 };
 use crate::worktrees::facts::Reader;
-use crate::worktrees::{BRANCH_REFS, DEFAULT_PREFIX, name_of, ref_part, short_branch};
+use crate::worktrees::{DEFAULT_PREFIX, short_branch, slot_in};
 
 /// Timeout of the verification in one worktree.
 const VERIFY_TIMEOUT: Duration = Duration::from_hours(1);
@@ -164,15 +164,16 @@ impl Fleet {
             Some(head) => git.count_changed(snapshot.see(git.read(&top)), head, &snapshot.tree)?,
             None => diff.files.len(),
         };
+        let repository = git.repository(&top)?;
+        let reader = Reader::new(&self.host, git, &repository, &request.prefix)?;
         let merges = match &head {
-            Some(head) => self.merges(git, request, (&top, head), &snapshot)?,
+            Some(head) => merges(git, &reader, (&top, head), &snapshot)?,
             None => None,
         };
-        let branch = diff.branch.as_ref().map(|branch| format!("{BRANCH_REFS}{branch}"));
-        let name = branch.as_deref().and_then(|branch| name_of(branch, &request.prefix));
-        let group = format!("{}/", ref_part(&request.group));
+        let entry = reader.entries.iter().find(|entry| entry.path == top);
+        let name = entry.and_then(|entry| reader.name(entry));
         let named = session.as_ref().and_then(|s| s.name.clone().or_else(|| s.id.clone()));
-        let slot = name.map(|name| name.strip_prefix(&group).unwrap_or(name).to_owned());
+        let slot = name.map(|name| slot_in(name, &request.group).unwrap_or(name).to_owned());
         let started = session.as_ref().and_then(|s| s.started_at);
         let ended = session.as_ref().and_then(|s| s.ended_at.or(s.last_activity_at));
         let duration = started.zip(ended).map(|(from, to)| to.millis() - from.millis());
@@ -202,34 +203,6 @@ impl Fleet {
         let (adapter, id) = (diff.adapter.as_ref()?, diff.session.as_ref()?);
         let found = self.target(&format!("{adapter}:{id}")).ok()?;
         self.inspect(&found.target).session
-    }
-
-    /// Tries to merge a snapshot with the branch that it began from.
-    fn merges(
-        &self,
-        git: &Git,
-        request: &CompareRequest,
-        (top, head): (&Path, &str),
-        snapshot: &crate::git::TreeSnapshot,
-    ) -> Result<Option<Merges>, GitError> {
-        let repository = git.repository(top)?;
-        let reader = Reader::new(&self.host, git, &repository, &request.prefix)?;
-        let branch = git.head(top)?.branch;
-        let base =
-            reader.base_branch(branch.as_deref())?.filter(|base| Some(base) != branch.as_ref());
-        let Some(into) = base else { return Ok(None) };
-        let Some(tip) = git.commit(&repository.common, &into)? else { return Ok(None) };
-        let commit = snapshot.see(git.read(top)).setting("user.name=agentctl");
-        let commit = commit.setting("user.email=agentctl@localhost");
-        let args = ["commit-tree", &snapshot.tree, "-p", head, "-m", "compare"];
-        let commit = commit.args(args).text()?;
-        let result = git.merge_trees(snapshot.see(git.read(top)), &tip, &commit)?;
-        let conflicts = match result {
-            MergeResult::Clean(_) => Vec::new(),
-            MergeResult::Conflicts(files) => files,
-        };
-        let into = short_branch(&into).to_owned();
-        Ok(Some(Merges { into, clean: conflicts.is_empty(), conflicts }))
     }
 
     /// Runs the verification in the working tree of a slot.
@@ -265,4 +238,28 @@ impl Fleet {
         };
         Verification { exit, duration_ms, error }
     }
+}
+
+/// Tries to merge a snapshot with the branch that it began from. No merge driver runs.
+fn merges(
+    git: &Git,
+    reader: &Reader<'_>,
+    (top, head): (&Path, &str),
+    snapshot: &crate::git::TreeSnapshot,
+) -> Result<Option<Merges>, GitError> {
+    let branch = git.head(top)?.branch;
+    let base = reader.base_branch(branch.as_deref())?;
+    let Some(into) = base.filter(|base| Some(base) != branch.as_ref()) else { return Ok(None) };
+    let Some(tip) = git.commit(top, &into)? else { return Ok(None) };
+    let commit = snapshot.see(git.read(top)).setting("user.name=agentctl");
+    let commit = commit.setting("user.email=agentctl@localhost");
+    let args = ["commit-tree", &snapshot.tree, "-p", head, "-m", "compare"];
+    let commit = commit.args(args).text()?;
+    let call = snapshot.see(git.read(top)).without_merge_drivers()?;
+    let conflicts = match git.merge_trees(call, &tip, &commit)? {
+        MergeResult::Clean(_) => Vec::new(),
+        MergeResult::Conflicts(files) => files,
+    };
+    let into = short_branch(&into).to_owned();
+    Ok(Some(Merges { into, clean: conflicts.is_empty(), conflicts }))
 }

@@ -8,13 +8,17 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::worktrees::session_in;
 use super::{Fleet, NotOne, TextOrBytes};
 use crate::fleet::Query;
-use crate::git::{Comparison, DiffFile, Git, GitError, Head, WorktreeEntry};
+use crate::git::{Comparison, DiffFile, Git, GitError, Head};
 use crate::locks::real_path;
 use crate::model::{Fault, SCHEMA_VERSION, Session, Target, Time};
 use crate::runs::Runs;
-use crate::worktrees::{BASE_REFS, DEFAULT_PREFIX, name_of, ref_part, short_branch};
+use crate::worktrees::{
+    BASE_REFS, CalledWorktree, DEFAULT_PREFIX, RESCUE_REFS, name_of, ref_part, short_branch,
+    worktrees_here,
+};
 
 /// A request for the work of a session or a group.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -106,6 +110,11 @@ pub enum NoDiff {
     UnknownDirectory,
     /// The directory of the session does not exist any more.
     DirectoryGone(PathBuf),
+    /// The text names a group, and no directory of its sessions exists any more.
+    WorktreesGone {
+        /// The rescue refs of its worktrees in the repository of the current directory.
+        rescued: Vec<String>,
+    },
     /// The base names no commit.
     NoSuchBase(String),
     /// git gave no answer.
@@ -116,6 +125,18 @@ impl From<GitError> for NoDiff {
     fn from(error: GitError) -> Self {
         Self::Git(error)
     }
+}
+
+/// Returns the rescue refs of the worktrees of a group.
+fn rescued(git: &Git, directory: &Path, group: &str) -> Vec<String> {
+    let args = ["for-each-ref", "--format=%(refname)", RESCUE_REFS];
+    let listed = git.read(directory).args(args).text().unwrap_or_default();
+    let start = format!("{}-", ref_part(group));
+    let is_of_group = |name: &&str| {
+        let rest = name.strip_prefix(RESCUE_REFS).and_then(|rest| rest.split_once('-'));
+        rest.is_some_and(|(_, name)| name.starts_with(&start))
+    };
+    listed.lines().filter(is_of_group).map(str::to_owned).collect()
 }
 
 /// A working tree with the session in it.
@@ -153,9 +174,10 @@ impl Fleet {
             }
             Err(not_one) => not_one,
         };
-        let named = self.works_of_branches(git, request);
+        let named = self.works_of_branches(git, request, faults);
         let query = Query { all: true, group: Some(request.of.clone()), ..Query::default() };
         let listing = self.list(&query);
+        let has_sessions = !listing.sessions.is_empty();
         let mut works: Vec<Work> = Vec::new();
         for session in listing.sessions {
             let Some(cwd) = session.cwd.clone() else { continue };
@@ -171,6 +193,10 @@ impl Fleet {
         }
         works.retain(|work| work.directory.is_dir());
         works.sort_by(|one, other| one.directory.cmp(&other.directory));
+        if works.is_empty() && has_sessions {
+            let rescued = rescued(git, &self.host.cwd, &request.of);
+            return Err(NoDiff::WorktreesGone { rescued });
+        }
         if works.is_empty() {
             return Err(NoDiff::NotOne(not_one));
         }
@@ -190,29 +216,29 @@ impl Fleet {
     }
 
     /// Finds worktrees of the current repository by their branch: `NAME`, or all of `GROUP/…`.
-    fn works_of_branches(&self, git: &Git, request: &DiffRequest) -> Vec<Work> {
-        let entries = git.worktrees(&self.host.cwd).unwrap_or_default();
+    fn works_of_branches(
+        &self,
+        git: &Git,
+        request: &DiffRequest,
+        faults: &mut Vec<Fault>,
+    ) -> Vec<Work> {
         let wanted = request.of.strip_prefix(&request.prefix).unwrap_or(&request.of);
-        let group = format!("{}/", ref_part(wanted));
-        let is_named = |entry: &&WorktreeEntry| {
-            let name = entry.branch().and_then(|branch| name_of(branch, &request.prefix));
-            name.is_some_and(|name| name == wanted || name.starts_with(&group))
+        let is_named = |worktree: &CalledWorktree| {
+            worktree.is_called(&request.of)
+                || worktree.is_called(wanted)
+                || worktree.is_of_group(wanted)
         };
-        let directories: Vec<PathBuf> =
-            entries.iter().skip(1).filter(is_named).map(|entry| entry.path.clone()).collect();
-        let mut faults = Vec::new();
-        if directories.is_empty() {
+        let mut worktrees = worktrees_here(&self.host, git, &request.prefix).unwrap_or_default();
+        worktrees.retain(is_named);
+        if worktrees.is_empty() {
             return Vec::new();
         }
-        let beginning = Time::from_millis(0).unwrap_or_else(|| self.host.now());
-        let sessions = self.sessions_since(beginning, &mut faults);
-        let work = |directory: PathBuf| {
-            let inside = sessions.iter().filter(|(cwd, _)| cwd.starts_with(&directory));
-            let last =
-                inside.max_by_key(|(_, session)| (session.pid.is_some(), session.last_activity_at));
-            Work { session: last.map(|(_, session)| session.clone()), directory }
+        let sessions = self.sessions_since(Time::EPOCH, faults);
+        let work = |worktree: CalledWorktree| Work {
+            session: session_in(&sessions, &worktree.path).cloned(),
+            directory: worktree.path,
         };
-        directories.into_iter().map(work).collect()
+        worktrees.into_iter().map(work).collect()
     }
 
     fn work_diff(

@@ -19,7 +19,7 @@ use crate::kernel::{self, Mechanism};
 use crate::model::{Fault, SCHEMA_VERSION};
 use crate::native::watch::Watch;
 use crate::runs::{Run, Runs};
-use crate::text::{byte_size, with_tilde};
+use crate::text::{byte_size, counted, with_tilde};
 
 pub use self::shells::{COMPLETION_SHELLS, CompletionShell};
 
@@ -378,11 +378,6 @@ fn agent(fleet: &Fleet, adapter: &'static dyn Adapter, faults: &mut Vec<Fault>) 
         });
     }
     checks
-}
-
-/// Returns a number with its noun: `1 session`, `2 sessions`.
-fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// Counts the live sessions and all sessions of one home.

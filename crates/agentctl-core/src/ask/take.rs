@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, NotOne};
-use crate::git::{Git, GitError, WorktreeEntry};
+use crate::git::{Git, GitError};
 use crate::locks::real_path;
 use crate::model::SCHEMA_VERSION;
 use crate::worktrees::take::{TakeError, TakeOrder, TakeWay, Taken, take};
-use crate::worktrees::{WorktreeSettings, name_of, short_branch};
+use crate::worktrees::{CalledWorktree, WorktreeSettings, worktrees_here};
 
 /// The order to take the work of a worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -87,26 +87,17 @@ impl Fleet {
     fn worktree_called(&self, text: &str, prefix: &str) -> Result<PathBuf, NotTaken> {
         let git = Git::find(&self.host)?;
         let path = real_path(&self.host, Path::new(text));
-        let is_called = |entry: &&WorktreeEntry| {
-            let branch = entry.branch();
-            let short = branch.map(short_branch);
-            branch.and_then(|branch| name_of(branch, prefix)) == Some(text)
-                || short == Some(text)
-                || entry.path == path
-        };
-        let entries = git.worktrees(&self.host.cwd).unwrap_or_default();
-        if let Some(entry) = entries.iter().skip(1).find(is_called) {
-            return Ok(entry.path.clone());
+        let worktrees = worktrees_here(&self.host, &git, prefix).unwrap_or_default();
+        let is_it = |worktree: &&CalledWorktree| worktree.is_called(text) || worktree.path == path;
+        if let Some(worktree) = worktrees.iter().find(is_it) {
+            return Ok(worktree.path.clone());
         }
         let found = self.target(text).map_err(|why| {
-            let names = entries.iter().skip(1).filter_map(WorktreeEntry::branch);
-            let names = names.filter_map(|branch| name_of(branch, prefix));
-            let of_group =
-                |name: &&str| name.split_once('/').is_some_and(|(group, _)| group == text);
-            let worktrees: Vec<String> = names.filter(of_group).map(str::to_owned).collect();
+            let of_group = worktrees.into_iter().filter(|worktree| worktree.is_of_group(text));
+            let worktrees: Vec<String> = of_group.filter_map(|worktree| worktree.name).collect();
             match why {
-                NotOne::Nothing if !worktrees.is_empty() => NotTaken::Group { worktrees },
-                why => NotTaken::NotOne(why),
+                why if worktrees.is_empty() => NotTaken::NotOne(why),
+                _ => NotTaken::Group { worktrees },
             }
         })?;
         let session = self.inspect(&found.target).session.ok_or(NotTaken::UnknownDirectory)?;

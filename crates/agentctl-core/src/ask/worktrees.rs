@@ -11,7 +11,10 @@ use crate::fleet::{Query, list};
 use crate::git::{Git, GitError, Repository};
 use crate::locks::real_path;
 use crate::model::{Fault, FaultCode, OWN_SOURCE, SCHEMA_VERSION, Session, Status, Time};
-use crate::worktrees::{DEFAULT_PREFIX, Merged, WorktreeFacts, WorktreeState, facts, short_branch};
+use crate::names::SETTINGS;
+use crate::worktrees::{
+    DEFAULT_PREFIX, Merged, WorktreeFacts, WorktreeState, facts, short_branch, worktrees_here,
+};
 
 /// A request for the worktrees of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -75,7 +78,8 @@ pub struct WorktreeRow {
     pub unpushed: Option<usize>,
     /// How many of its submodules are checked out.
     pub submodules: Option<usize>,
-    /// Whether its commits are in the branch that it began from: `yes`, `by content` or `no`.
+    /// Whether its commits are in the branch that it began from: `yes`, `by content` or `no`; null if it has none of
+    /// its own.
     pub merged: Option<Merged>,
     /// The reason of its lock; empty if the lock has none; null if it is not locked.
     pub locked: Option<String>,
@@ -87,6 +91,18 @@ pub struct WorktreeRow {
     pub state: WorktreeState,
 }
 
+/// The session of a worktree that a text may name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionOfWorktree {
+    /// The text names no worktree.
+    NoWorktree,
+    /// No session is known in the worktree.
+    NoSession,
+    /// The id of the session.
+    Session(String),
+}
+
 impl Fleet {
     /// Lists the worktrees of a repository, or of the repositories of all sessions.
     pub fn worktrees(&self, request: &WorktreesRequest) -> Result<WorktreesDocument, GitError> {
@@ -95,8 +111,9 @@ impl Fleet {
         let repositories = if request.repositories_of_sessions {
             self.repositories_of_sessions(&git, &mut faults)
         } else {
-            let directory = request.directory.as_deref().unwrap_or(Path::new(""));
-            vec![git.repository(&self.host.cwd.join(directory))?]
+            let cwd = &self.host.cwd;
+            let directory = request.directory.as_ref().map_or_else(|| cwd.clone(), |d| cwd.join(d));
+            vec![git.repository(&directory)?]
         };
         let mut found = Vec::new();
         for repository in &repositories {
@@ -113,6 +130,16 @@ impl Fleet {
         let sessions = match oldest {
             Some(since) => self.sessions_since(since, &mut faults),
             None => Vec::new(),
+        };
+        // A worktree that was brought back is younger than the session that worked in it.
+        let is_unknown = |facts: &WorktreeFacts| {
+            let path = facts.path.as_ref().filter(|_| facts.name.is_some());
+            path.is_some_and(|path| session_in(&sessions, path).is_none())
+        };
+        let sessions = if found.iter().any(|(_, facts)| is_unknown(facts)) {
+            self.sessions_since(Time::EPOCH, &mut faults)
+        } else {
+            sessions
         };
         let row = |(repository, facts): (&Repository, WorktreeFacts)| {
             let in_it = facts.path.as_ref().and_then(|path| session_in(&sessions, path));
@@ -147,6 +174,21 @@ impl Fleet {
         repositories
     }
 
+    /// Returns the session that works in the worktree of this name in the current repository, or worked in it last.
+    #[must_use]
+    pub fn session_of_worktree(&self, name: &str) -> SessionOfWorktree {
+        let prefix = self.host.setting(SETTINGS, "prefix").unwrap_or(DEFAULT_PREFIX);
+        let worktrees =
+            Git::find(&self.host).and_then(|git| worktrees_here(&self.host, &git, prefix));
+        let mut worktrees = worktrees.unwrap_or_default().into_iter();
+        let Some(worktree) = worktrees.find(|worktree| worktree.is_called(name)) else {
+            return SessionOfWorktree::NoWorktree;
+        };
+        let sessions = self.sessions_since(Time::EPOCH, &mut Vec::new());
+        let id = session_in(&sessions, &worktree.path).and_then(|session| session.id.clone());
+        id.map_or(SessionOfWorktree::NoSession, SessionOfWorktree::Session)
+    }
+
     /// Lists the sessions that were active since then, their directories resolved.
     pub(super) fn sessions_since(
         &self,
@@ -165,7 +207,10 @@ impl Fleet {
 }
 
 /// Returns the session that works below a directory: a live one first, else the one that was active last.
-fn session_in<'a>(sessions: &'a [(PathBuf, Session)], directory: &Path) -> Option<&'a Session> {
+pub(super) fn session_in<'a>(
+    sessions: &'a [(PathBuf, Session)],
+    directory: &Path,
+) -> Option<&'a Session> {
     let inside = sessions.iter().filter(|(cwd, _)| cwd.starts_with(directory));
     let best =
         |(_, session): &&(PathBuf, Session)| (session.pid.is_some(), session.last_activity_at);

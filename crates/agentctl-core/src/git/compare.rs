@@ -59,6 +59,7 @@ impl Git {
             let call =
                 snapshot.see(self.read(top)).args(["diff-tree", "-r", "-M", "--no-ext-diff"]);
             let call = call.args(["--no-textconv", "--no-color", "--full-index"]);
+            let call = call.arg("--ignore-submodules=none");
             call.args(form.iter().copied()).args([base, &snapshot.tree, "--"])
         };
         let kinds = call(&["-z", "--name-status"]).ok()?.stdout;

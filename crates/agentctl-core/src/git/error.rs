@@ -54,6 +54,12 @@ pub enum GitError {
         /// The directory.
         path: PathBuf,
     },
+    /// A FIFO, socket or device is in place of a file that git would read, and for which it would wait.
+    #[error("{} is not a regular file, so git cannot read it", .file.display())]
+    NotRegular {
+        /// The file, below the top of the working tree or the git directory.
+        file: PathBuf,
+    },
     /// A call was killed at its deadline.
     #[error("`git {command}` was killed after {} s", .limit.as_secs())]
     TimedOut {

@@ -65,6 +65,7 @@ impl Git {
         objects: &Path,
         keep_objects: bool,
     ) -> Result<Contents, GitError> {
+        self.check_rule_files(&tree.top)?;
         let store = Arc::new(self.private_store(objects.to_owned())?);
         let index = store.directory.join("index");
         copy_index(&tree.git_dir.join("index"), &index)?;
@@ -191,6 +192,7 @@ impl Git {
             return Ok(names.map(file).collect());
         };
         let args = ["diff-tree", "-r", "-z", "--no-renames", "--name-status", "--no-ext-diff"];
+        let args = [&args[..], &["--ignore-submodules=none"]].concat();
         let listed = call.args(args).args([committed, &contents.on_disk, "--"]).ok()?.stdout;
         let mut fields = listed.split(|byte| *byte == 0);
         let mut files = Vec::new();
@@ -198,6 +200,15 @@ impl Git {
             files.push(ChangedFile { path: path_of(name), is_deletion: kind == b"D" });
         }
         Ok(files)
+    }
+
+    /// Counts the tracked files that `git status` shows as modified on the disk.
+    pub fn modified_files(&self, tree: &WorkTree) -> Result<usize, GitError> {
+        let args = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no"];
+        let call = tree.read(self).args(args).arg("--ignore-submodules=all");
+        let listed = call.ok()?.stdout;
+        let lines = listed.split(|byte| *byte == 0);
+        Ok(lines.filter(|line| line.get(1).is_some_and(|kind| b"MT".contains(kind))).count())
     }
 
     /// Returns the tree of the index of a worktree whose directory is missing; `None` without an index. An index

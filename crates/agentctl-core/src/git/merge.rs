@@ -81,7 +81,8 @@ impl Git {
         other: &str,
     ) -> Result<Vec<PathBuf>, GitError> {
         let args = ["diff-tree", "-r", "-z", "--no-renames", "--name-only", "--no-ext-diff"];
-        let listed = call.args(args).args([one, other, "--"]).ok()?.stdout;
+        let call = call.args(args).arg("--ignore-submodules=none");
+        let listed = call.args([one, other, "--"]).ok()?.stdout;
         let names = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(path_of).collect())
     }

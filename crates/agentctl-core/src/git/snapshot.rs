@@ -4,15 +4,13 @@
 //! repository. Files that `assume-unchanged` or `skip-worktree` hide from git are read as well.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::io;
+use super::private_directory::PrivateDirectory;
 use super::repository::as_path;
 use super::{Git, GitCall, GitError};
 
@@ -45,12 +43,7 @@ pub enum SnapshotStore {
 pub struct PrivateStore {
     pub(super) directory: PathBuf,
     extends: PathBuf,
-}
-
-impl Drop for PrivateStore {
-    fn drop(&mut self) {
-        let _left = std::fs::remove_dir_all(&self.directory);
-    }
+    _removed_with_it: PrivateDirectory,
 }
 
 impl TreeSnapshot {
@@ -98,7 +91,9 @@ impl Git {
 
     /// Makes a private store that extends an object directory.
     pub(super) fn private_store(&self, extends: PathBuf) -> Result<PrivateStore, GitError> {
-        let store = PrivateStore { directory: self.private_directory()?, extends };
+        let private = self.private_directory()?;
+        let directory = private.path.clone();
+        let store = PrivateStore { directory, extends, _removed_with_it: private };
         let made = std::fs::create_dir(store.directory.join("objects"));
         made.map_err(io("the temporary object store cannot be made"))?;
         Ok(store)
@@ -108,9 +103,7 @@ impl Git {
     /// stays as it is.
     pub fn snapshot_into_repository(&self, top: &Path) -> Result<TreeSnapshot, GitError> {
         let directory = self.private_directory()?;
-        let snapshot = self.snapshot_into(top, &directory, SnapshotStore::Repository);
-        let _left = std::fs::remove_dir_all(&directory);
-        snapshot
+        self.snapshot_into(top, &directory.path, SnapshotStore::Repository)
     }
 
     fn snapshot_into(
@@ -119,6 +112,7 @@ impl Git {
         directory: &Path,
         store: SnapshotStore,
     ) -> Result<TreeSnapshot, GitError> {
+        self.check_rule_files(top)?;
         let index = directory.join("index");
         self.copy_index(top, &index)?;
         let mut snapshot = TreeSnapshot { tree: String::new(), gaps: Vec::new(), store };
@@ -159,15 +153,6 @@ impl Git {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(source) => Err(GitError::Io { what: "the index cannot be copied", source }),
         }
-    }
-
-    /// Makes an empty directory that only this user can access.
-    fn private_directory(&self) -> Result<PathBuf, GitError> {
-        let random = RandomState::new().hash_one(std::process::id());
-        let path = self.temporary.join(format!("agentctl-git.{random:016x}"));
-        let made = DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(io("the temporary directory of a snapshot cannot be made"))?;
-        Ok(path)
     }
 }
 

@@ -24,6 +24,15 @@ const STDERR_END_BYTES: usize = 2 << 10;
 /// that holds its pipe open, takes so long.
 const LEFT_OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The fate of a program if this process is killed before it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParentDeath {
+    /// It is killed too. (Linux; elsewhere it goes on.)
+    Kill,
+    /// It goes on.
+    Outlive,
+}
+
 /// A program to run to its end.
 #[derive(Debug)]
 pub struct Captured {
@@ -43,6 +52,8 @@ pub struct Captured {
     pub cancellation: Cancellation,
     /// Limit of the standard output that is kept. The rest is read and dropped.
     pub most_bytes: usize,
+    /// Its fate if this process is killed.
+    pub parent_death: ParentDeath,
 }
 
 /// The end of a program that was run with [`Captured::run`].
@@ -108,16 +119,38 @@ impl Captured {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).env_clear().envs(&self.env).current_dir(&self.cwd);
-        // SAFETY: the call is async-signal-safe and touches no memory of the parent.
+        let parent = match self.parent_death {
+            ParentDeath::Kill => Some(rustix::process::getpid()),
+            ParentDeath::Outlive => None,
+        };
+        // SAFETY: the calls are async-signal-safe and touch no memory of the parent.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
                 // Without a terminal no program below it can ask for a password.
                 rustix::process::setsid()?;
-                Ok(())
+                parent.map_or(Ok(()), die_with)
             });
         }
         command
     }
+}
+
+/// Has the kernel kill this process when the thread that started it ends: [`Captured::run`] stays in that thread
+/// until the program has ended or was killed.
+#[cfg(target_os = "linux")]
+fn die_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have ended before the call.
+    if rustix::process::getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::Other.into())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with(_parent: Pid) -> io::Result<()> {
+    Ok(())
 }
 
 fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {

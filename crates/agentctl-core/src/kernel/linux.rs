@@ -21,6 +21,7 @@ mod stat;
 mod stdin_pipe;
 mod table;
 mod unix_peers;
+mod used_files;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

@@ -10,6 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Time(pub jiff::Timestamp);
 
 impl Time {
+    /// The first instant that any source can tell.
+    pub const EPOCH: Self = Self(jiff::Timestamp::UNIX_EPOCH);
+
     /// Returns the instant this many milliseconds after the epoch, if there is one.
     #[must_use]
     pub fn from_millis(ms: i64) -> Option<Self> {

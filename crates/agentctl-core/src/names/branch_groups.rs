@@ -68,7 +68,13 @@ impl BranchGroups {
 fn group_in<'a>(branch: &'a str, prefix: &str) -> Option<&'a str> {
     let name =
         branch.strip_prefix(prefix).or_else(|| branch.strip_prefix(DEFAULT_BRANCH_PREFIX))?;
-    name.rsplit_once('/').map(|(group, _)| group).filter(|group| !group.is_empty())
+    split_group(name).map(|(group, _)| group)
+}
+
+/// Splits the name of a worktree, its branch without the prefix, into its group and the slot in the group.
+#[must_use]
+pub fn split_group(name: &str) -> Option<(&str, &str)> {
+    name.rsplit_once('/').filter(|(group, slot)| !group.is_empty() && !slot.is_empty())
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use super::{WorktreeFacts, WorktreeSettings, short_branch};
 use crate::fleet::Fleet;
 use crate::git::{Git, GitError, Repository, WorktreeEntry};
 use crate::model::Fault;
+use crate::names::split_group;
 
 /// The worktrees that are meant.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -98,6 +99,8 @@ pub struct CleanedWorktree {
     pub ignored: Vec<PathBuf>,
     /// The ref that keeps what no other ref names.
     pub rescue: Option<Rescue>,
+    /// It is kept, and `--force` with its name would remove it after saving its work.
+    pub forcible: bool,
     /// It was named, not found by a search.
     pub named: bool,
     /// Failures after it was removed.
@@ -133,6 +136,14 @@ pub enum CleanError {
         /// The names that there are.
         names: Vec<String>,
     },
+    /// No session and no worktree is in this group.
+    #[error("no session and no worktree is in the group `{group}`")]
+    NoSuchGroup {
+        /// The group.
+        group: String,
+        /// The groups that there are.
+        groups: Vec<String>,
+    },
     /// `--force` without a name.
     #[error("--force needs the name or directory of a worktree")]
     ForceWithoutName,
@@ -147,7 +158,7 @@ pub struct Cleaned {
     pub rescued: Vec<RescuedRef>,
     /// Remains of earlier cleans that cannot be deleted.
     pub warnings: Vec<String>,
-    /// The sources that could not be asked for live sessions.
+    /// The sources that could not be asked for sessions.
     pub faults: Vec<Fault>,
 }
 
@@ -166,13 +177,14 @@ pub fn clean(
         cleaned.rescued = rescued::delete_old(fleet, &git, order)?;
         return Ok(cleaned);
     }
-    for (repository, targets) in select::targets(fleet, &git, order)? {
+    let selected = select::select(fleet, &git, order)?;
+    cleaned.faults.extend(selected.faults);
+    for (repository, targets) in selected.targets {
         let site = Site { fleet, git: &git, repository: &repository, order };
         let occupants = Occupants::look(fleet);
         cleaned.faults.extend(occupants.faults.iter().cloned());
         if !order.dry_run {
-            let entries = git.worktrees(&repository.common)?;
-            cleaned.warnings.extend(interrupted::finish(&repository, &entries));
+            cleaned.warnings.extend(interrupted::finish(&site)?);
         }
         for target in targets {
             if let Some(path) = &target.facts.path {
@@ -208,6 +220,12 @@ struct Target {
 }
 
 impl Target {
+    /// Returns the group in its name.
+    fn group(&self) -> Option<String> {
+        let (group, _) = split_group(self.facts.name.as_deref()?)?;
+        Some(group.to_owned())
+    }
+
     /// Returns its directory, if it exists.
     fn directory(&self) -> Option<&Path> {
         self.facts.path.as_deref().filter(|path| path.symlink_metadata().is_ok())
@@ -220,6 +238,19 @@ impl Target {
     }
 }
 
+/// The reasons to keep a worktree.
+struct KeptFor {
+    reasons: Vec<String>,
+    /// `--force` would override all of them.
+    forcible: bool,
+}
+
+impl From<Vec<String>> for KeptFor {
+    fn from(reasons: Vec<String>) -> Self {
+        Self { reasons, forcible: false }
+    }
+}
+
 impl Site<'_> {
     fn one(
         &self,
@@ -228,26 +259,71 @@ impl Site<'_> {
         tell: &mut dyn FnMut(CleanNews),
     ) -> CleanedWorktree {
         let mut row = Self::row(target);
-        interrupted::restore(target);
-        let found = check::Checker::read(self).and_then(|checker| {
-            let at = target.directory();
-            checker.check(target, at, occupants)
-        });
-        match found {
-            Err(error) => row.reasons = vec![error.to_string()],
-            Ok(finding) => {
-                let blocked = finding.blocked(self.order);
-                if !blocked.is_empty() {
-                    row.reasons = blocked;
-                } else if self.order.dry_run {
-                    self.describe(&mut row, target, finding);
-                    row.action = CleanAction::Removed;
-                } else {
-                    remove::remove(self, target, &mut row, tell);
-                }
+        let was_there = target.directory().is_some();
+        let mut checked = self.check(target, occupants);
+        let is_renamed = || was_there && target.directory().is_none();
+        if checked.is_err() && !self.order.dry_run && is_renamed() {
+            // Another clean removes it, or has looked at it and put it back.
+            checked = self.check_alone(target, occupants);
+        }
+        match checked {
+            Err(kept) => (row.reasons, row.forcible) = (kept.reasons, kept.forcible),
+            Ok(finding) if self.order.dry_run => {
+                self.describe(&mut row, target, finding);
+                row.action = CleanAction::Removed;
             }
+            Ok(_) => remove::remove(self, target, &mut row, tell),
+        }
+        if row.action == CleanAction::Kept && self.is_gone(target) {
+            row.action = CleanAction::Removed;
+            row.reasons = vec!["it is gone already".to_owned()];
         }
         row
+    }
+
+    /// Checks a worktree before anything is done. Returns the reasons to keep it otherwise.
+    fn check(&self, target: &Target, occupants: &Occupants) -> Result<Finding, KeptFor> {
+        match interrupted::aside(target) {
+            Some(aside) if self.order.dry_run => {
+                let aside = aside.display();
+                let text =
+                    format!("another clean removes it, or was interrupted: it is in {aside}");
+                Err(vec![text].into())
+            }
+            Some(_) => self.check_alone(target, occupants),
+            None => self.check_now(target, occupants),
+        }
+    }
+
+    /// Checks a worktree while no other clean renames it, and renames it back if an interrupted clean left it aside.
+    fn check_alone(&self, target: &Target, occupants: &Occupants) -> Result<Finding, KeptFor> {
+        let _mutex = remove::enter_repository(self)?;
+        interrupted::restore(target);
+        self.check_now(target, occupants)
+    }
+
+    fn check_now(&self, target: &Target, occupants: &Occupants) -> Result<Finding, KeptFor> {
+        let one = |error: GitError| KeptFor::from(vec![error.to_string()]);
+        let checker = check::Checker::read(self).map_err(one)?;
+        let finding = checker.check(target, target.directory(), occupants).map_err(one)?;
+        let reasons = finding.blocked(self.order);
+        let forcible = !finding.is_blocked_with_force();
+        if reasons.is_empty() { Ok(finding) } else { Err(KeptFor { reasons, forcible }) }
+    }
+
+    /// Says whether another clean removed a worktree, or a branch without one.
+    fn is_gone(&self, target: &Target) -> bool {
+        let common = &self.repository.common;
+        let facts = &target.facts;
+        let has_branch = |name: &str| !matches!(self.git.ref_value(common, name), Ok(None));
+        match &facts.path {
+            Some(path) => {
+                let is_there = target.directory().is_some() || interrupted::aside(target).is_some();
+                let entries = self.git.worktrees(common);
+                !is_there && entries.is_ok_and(|entries| entry_of(&entries, path).is_none())
+            }
+            None => facts.branch.as_deref().is_some_and(|branch| !has_branch(branch)),
+        }
     }
 
     fn row(target: &Target) -> CleanedWorktree {
@@ -262,6 +338,7 @@ impl Site<'_> {
             branch_deleted: false,
             ignored: Vec::new(),
             rescue: None,
+            forcible: false,
             named: target.named,
             warnings: Vec::new(),
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BASE_REFS, BRANCH_REFS, LockReason, name_of};
+use super::{BASE_REFS, BRANCH_REFS, LockReason, name_of, short_branch};
 use crate::git::{Git, GitError, Repository, WorktreeEntry};
 use crate::host::Host;
 use crate::model::Time;
@@ -19,6 +19,10 @@ use crate::model::Time;
 const AT_ONCE: usize = 4;
 /// The reason of git's own lock while it adds a worktree.
 pub(super) const INITIALIZING: &str = "initializing";
+/// The beginning of a line in the reflog of HEAD.
+const MOVING_FROM: &str = "checkout: moving from ";
+/// The refs of branches of remotes.
+const REMOTE_REFS: &str = "refs/remotes/";
 /// The beginning of the first line in the reflog of a branch.
 const CREATED_FROM: &str = "branch: Created from ";
 
@@ -106,7 +110,7 @@ pub struct WorktreeFacts {
     pub unpushed: Option<usize>,
     /// How many of its submodules are checked out.
     pub submodules: Option<usize>,
-    /// Whether its commits are in the branch that it began from.
+    /// Whether its commits are in the branch that it began from; `None` also if it has none of its own.
     pub merged: Option<Merged>,
     /// The size of all its files.
     pub size_bytes: Option<u64>,
@@ -125,8 +129,7 @@ pub fn of_all(
     prefix: &str,
 ) -> Result<Vec<WorktreeFacts>, GitError> {
     let reader = Reader::new(host, git, repository, prefix)?;
-    let entries = git.worktrees(&repository.common)?;
-    let linked: Vec<&WorktreeEntry> = entries.iter().skip(1).collect();
+    let linked: Vec<&WorktreeEntry> = reader.entries.iter().skip(1).collect();
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(linked.len()) {
@@ -144,7 +147,7 @@ pub fn of_all(
     let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     found.sort_by_key(|(number, _)| *number);
     let mut facts: Vec<WorktreeFacts> = found.into_iter().map(|(_, facts)| facts).collect();
-    let mut unused = reader.without_worktrees(&entries);
+    let mut unused = reader.without_worktrees();
     for facts in &mut unused {
         if let Err(error) = reader.read_commits(facts) {
             facts.gaps.push(error.to_string());
@@ -170,6 +173,8 @@ pub struct Reader<'a> {
     prefix: &'a str,
     /// The values of all branches and base refs.
     pub(super) refs: HashMap<String, String>,
+    /// All working trees, the main one first.
+    pub entries: Vec<WorktreeEntry>,
     /// The branch of the main working tree.
     main_branch: Option<String>,
 }
@@ -187,7 +192,8 @@ impl<'a> Reader<'a> {
         let pairs = text.lines().filter_map(|line| line.split_once(' '));
         let refs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let main_branch = git.head(&repository.common)?.branch;
-        Ok(Self { host, git, repository, prefix, refs, main_branch })
+        let entries = git.worktrees(&repository.common)?;
+        Ok(Self { host, git, repository, prefix, refs, entries, main_branch })
     }
 
     /// Returns the facts of one worktree.
@@ -211,8 +217,7 @@ impl<'a> Reader<'a> {
     /// Returns the facts that need no look into the directory.
     pub(super) fn known(&self, entry: &WorktreeEntry) -> WorktreeFacts {
         let branch = entry.branch().map(str::to_owned);
-        let name = branch.as_deref().and_then(|branch| name_of(branch, self.prefix));
-        let name = name.map(str::to_owned);
+        let name = self.name(entry).map(str::to_owned);
         let base = name.as_ref().and_then(|name| self.refs.get(&format!("{BASE_REFS}{name}")));
         WorktreeFacts {
             state: self.state(entry, name.is_some()),
@@ -236,6 +241,41 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Returns the name of a worktree: its branch without the prefix. On a detached HEAD it keeps the name that it was
+    /// made with, unless another worktree has that branch checked out.
+    #[must_use]
+    pub fn name<'b>(&'b self, entry: &'b WorktreeEntry) -> Option<&'b str> {
+        if let Some(branch) = entry.branch() {
+            return name_of(branch, self.prefix);
+        }
+        let is_main = self.entries.first().is_some_and(|main| main.path == entry.path);
+        if is_main || entry.bare {
+            return None;
+        }
+        let used = |name: &&str| {
+            let mut branches = self.entries.iter().filter_map(WorktreeEntry::branch);
+            branches.any(|branch| name_of(branch, self.prefix) == Some(name))
+        };
+        let bases = self.refs.keys().filter_map(|name| name.strip_prefix(BASE_REFS));
+        let free: Vec<&str> = bases.filter(|name| !used(name)).collect();
+        let folder = entry.path.file_name()?.to_string_lossy();
+        let by_folder = free.iter().find(|name| name.replace('/', "-") == folder).copied();
+        by_folder.or_else(|| {
+            let last = self.last_branch(&entry.path)?;
+            free.into_iter().find(|name| name_of(&last, self.prefix) == Some(name))
+        })
+    }
+
+    /// Returns the branch of ours that a worktree had checked out last, by the reflog of its HEAD.
+    fn last_branch(&self, path: &Path) -> Option<String> {
+        let args = ["reflog", "show", "--format=%gs", "HEAD", "--"];
+        let said = self.git.read(path).args(args).ok().ok()?.text();
+        let from =
+            |line: &str| Some(line.strip_prefix(MOVING_FROM)?.split_once(" to ")?.0.to_owned());
+        let mut left = said.lines().filter_map(from).map(|name| format!("{BRANCH_REFS}{name}"));
+        left.find(|branch| name_of(branch, self.prefix).is_some())
+    }
+
     fn state(&self, entry: &WorktreeEntry, ours: bool) -> WorktreeState {
         let lock = entry.locked.as_deref();
         let gone = lock.and_then(LockReason::parse).is_some_and(|reason| reason.is_gone(self.host));
@@ -249,10 +289,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the branches of ours that none of these worktrees has checked out, without their commits' facts.
-    pub(super) fn without_worktrees(&self, entries: &[WorktreeEntry]) -> Vec<WorktreeFacts> {
-        let used: Vec<&str> = entries.iter().filter_map(WorktreeEntry::branch).collect();
-        let mut unused: Vec<&String> =
-            self.refs.keys().filter(|name| !used.contains(&name.as_str())).collect();
+    pub(super) fn without_worktrees(&self) -> Vec<WorktreeFacts> {
+        let used: Vec<&str> = self.entries.iter().filter_map(|entry| self.name(entry)).collect();
+        let is_used =
+            |branch: &str| name_of(branch, self.prefix).is_some_and(|name| used.contains(&name));
+        let mut unused: Vec<&String> = self.refs.keys().filter(|name| !is_used(name)).collect();
         unused.sort();
         unused.into_iter().filter_map(|branch| self.without_worktree(branch)).collect()
     }
@@ -285,9 +326,12 @@ impl<'a> Reader<'a> {
             "--untracked-files=all",
             "--ignored=matching",
         ];
-        let status = match self.git.read(path).args(args).ok() {
+        let readable = self.git.check_rule_files(path);
+        let status = match readable.and_then(|()| self.git.read(path).args(args).ok()) {
             Ok(output) => output.stdout,
-            Err(error) => return facts.gaps.push(error.to_string()),
+            Err(error) => {
+                return facts.gaps.push(format!("{}: {error}", path.display()));
+            }
         };
         let (mut dirty, mut untracked, mut ignored) = (0, 0, Vec::new());
         for line in status.split(|byte| *byte == 0).filter(|line| line.len() > 3) {
@@ -315,7 +359,8 @@ impl<'a> Reader<'a> {
         let tip = facts.base_branch.as_ref().and_then(|name| self.refs.get(name));
         let base = facts.base.as_ref().or(tip);
         facts.unpushed = Some(self.unpushed(&commit, base)?);
-        if let Some(tip) = tip {
+        let has_own_commits = facts.base.as_ref() != Some(&commit);
+        if let Some(tip) = tip.filter(|_| has_own_commits) {
             facts.merged = Some(self.git.merged(&self.repository.common, &commit, tip)?);
         }
         Ok(())
@@ -332,17 +377,21 @@ impl<'a> Reader<'a> {
         Ok(count.parse().unwrap_or_default())
     }
 
-    /// Returns the branch that a branch began from, by its reflog; else the branch of the main working tree.
+    /// Returns the branch that a branch began from, by its reflog; for a branch of a remote the local branch of the same
+    /// name. Without a reflog it is the branch of the main working tree. `None` if it began at something else.
     pub fn base_branch(&self, branch: Option<&str>) -> Result<Option<String>, GitError> {
         let Some(branch) = branch else { return Ok(self.main_branch.clone()) };
         let args = ["reflog", "show", "--format=%gs", branch, "--"];
         let said = self.git.read(&self.repository.common).args(args).run()?;
         let said = said.text();
         let from = said.lines().last().and_then(|line| line.strip_prefix(CREATED_FROM));
-        let is_branch =
-            |name: &&str| name.starts_with(BRANCH_REFS) && self.refs.contains_key(*name);
-        let known = from.filter(is_branch).map(str::to_owned);
-        Ok(known.or_else(|| self.main_branch.clone().filter(|main| main != branch)))
+        let main = || self.main_branch.clone().filter(|main| main != branch);
+        let Some(from) = from.filter(|from| *from != "HEAD") else { return Ok(main()) };
+        let local = match from.strip_prefix(REMOTE_REFS).and_then(|name| name.split_once('/')) {
+            Some((_, name)) => format!("{BRANCH_REFS}{name}"),
+            None => format!("{BRANCH_REFS}{}", short_branch(from)),
+        };
+        Ok(Some(local).filter(|local| self.refs.contains_key(local)))
     }
 }
 
@@ -355,7 +404,8 @@ impl Git {
         }
         let merge = ["merge-tree", "--write-tree", "--no-messages", tip, commit];
         let store = self.scratch_objects(directory)?;
-        let merged = store.see(self.read(directory)).args(merge).run()?;
+        let call = store.see(self.read(directory)).without_merge_drivers()?;
+        let merged = call.args(merge).run()?;
         let same = merged.code == 0 && Some(merged.text()) == self.tree(directory, tip)?;
         Ok(if same { Merged::ByContent } else { Merged::No })
     }

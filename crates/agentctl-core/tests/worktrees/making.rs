@@ -263,3 +263,36 @@ fn a_failed_setup_removes_everything_that_was_made() {
     assert_eq!(after, before);
     assert!(!world.path.join("shop.worktrees").exists());
 }
+
+#[test]
+fn a_sparse_directory_that_the_base_does_not_have_is_refused() {
+    let world = World::new();
+    let mut order = world.order();
+    order.options.sparse = vec!["src".to_owned(), "nosuch".to_owned()];
+    order.options.force = true;
+    let refused = world.make(&order, &["fix"]).expect_err("there is no such directory");
+    assert_eq!(refused.to_string(), "--sparse: the base has no directory `nosuch`");
+    assert_eq!(world.shop.git(["branch", "--list", "agentctl/*"]), "");
+    order.options.sparse = vec!["src/".to_owned()];
+    assert!(world.make(&order, &["fix"]).is_ok());
+}
+
+#[test]
+fn a_repository_that_cannot_be_written_is_no_taken_name() {
+    testkit::sandboxed(|| {
+        let world = World::new();
+        let git_dir = world.shop.path.join(".git");
+        let text = git_dir.to_str().expect("UTF-8");
+        let run = |args: &[&str]| {
+            let status = std::process::Command::new(args[0]).args(&args[1..]).status();
+            assert!(status.expect("run").success(), "{args:?}");
+        };
+        // The sandbox has a mount namespace of its own.
+        run(&["mount", "--bind", text, text]);
+        run(&["mount", "-o", "remount,bind,ro", text]);
+        let refused = world.make(&world.order(), &["fix"]).expect_err("read-only").to_string();
+        run(&["umount", text]);
+        let said = format!("the repository {} cannot be written: ", world.shop.path.display());
+        assert!(refused.starts_with(&said), "{refused}");
+    });
+}

@@ -71,7 +71,8 @@ fn listed(
     shape: &Shape<WorktreeListRow>,
     request: &WorktreesRequest,
 ) -> Result<Listed<WorktreeListRow, WorktreesDocument>, Failure> {
-    let mut document = fleet.worktrees(request).map_err(|error| git_failure(&error))?;
+    let mut document =
+        fleet.worktrees(request).map_err(|error| git_failure(&fleet.host, &error))?;
     let (worktrees, faults) = (std::mem::take(&mut document.worktrees), document.faults.clone());
     let mut rows = WorktreeListRow::all(fleet, worktrees, shape.shows_short_ids());
     shape.arrange(&fleet.host, &mut rows);

@@ -8,7 +8,7 @@ use agentctl_core::worktrees::{CleanAction, CleanError, CleanedWorktree, Rescued
 use super::failed_worktree::git_failure;
 use super::unresolved::unresolved;
 use crate::failure::{Failure, Kind};
-use crate::text::with_tilde;
+use crate::text::{counted, with_tilde};
 
 /// How many ignored paths a line names.
 const NAMED_PATHS: usize = 3;
@@ -44,7 +44,18 @@ pub fn clean_line(host: &Host, row: &CleanedWorktree, dry_run: bool) -> String {
         (CleanAction::Removed, false) => "removed",
         (CleanAction::Removed, true) => "would remove",
     };
-    format!("{word:<8} {place}   {}", parts.join("; "))
+    let width = if dry_run { "would remove".len() } else { 8 };
+    format!("{word:<width$} {place}   {}", parts.join("; "))
+}
+
+/// Returns the lines below that about a removed worktree: where its work is saved, and the command that brings it back.
+#[must_use]
+pub fn rescue_lines(row: &CleanedWorktree) -> Vec<String> {
+    let Some(rescue) = &row.rescue else { return Vec::new() };
+    vec![
+        format!("  saved as {}; to bring it back:", rescue.reference),
+        format!("  {}", rescue.command),
+    ]
 }
 
 /// Returns the line about a rescue ref: `deleted  refs/agentctl/rescued/20260101T000000Z-x   was 91be2d0…`.
@@ -56,14 +67,22 @@ pub fn rescued_line(rescued: &RescuedRef, dry_run: bool) -> String {
         (None, true) => ("would delete", format!("is {commit}")),
         (None, false) => ("deleted", format!("was {commit}")),
     };
-    format!("{word:<8} {reference}   {what}")
+    let width = if dry_run { "would delete".len() } else { 8 };
+    format!("{word:<width$} {reference}   {what}")
 }
 
 /// Says why nothing was cleaned.
 #[must_use]
-pub fn not_cleaned(error: &CleanError) -> Failure {
+pub fn not_cleaned(host: &Host, error: &CleanError) -> Failure {
     match error {
-        CleanError::Git(error) => git_failure(error),
+        CleanError::Git(error) => git_failure(host, error),
+        CleanError::NoSuchGroup { groups, .. } => {
+            let failure = Failure::new(Kind::NotFound, error.to_string());
+            if groups.is_empty() {
+                return failure.hint("there is no group; `agentctl group ID GROUP` makes one");
+            }
+            failure.hint(format!("groups: {}", groups.join(", ")))
+        }
         CleanError::NoSuch { names, .. } => {
             let failure = Failure::new(Kind::NotFound, error.to_string());
             if names.is_empty() {
@@ -82,14 +101,12 @@ pub fn not_cleaned(error: &CleanError) -> Failure {
 pub fn take_lines(taken: &Taken) -> (String, Vec<String>) {
     let Taken { branch, into, .. } = taken;
     let short: String = taken.commit.chars().take(7).collect();
-    let some = |count: usize, what: &str| {
-        if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-    };
     let mut remarks = Vec::new();
     if taken.left_behind > 0 {
-        let files = some(taken.left_behind, "file");
+        let files = counted(taken.left_behind, "file");
+        let them = them(taken.left_behind);
         remarks.push(format!(
-            "{files} not committed in {branch}: not taken; --with-uncommitted takes them"
+            "{files} not committed in {branch}: not taken; --with-uncommitted takes {them}"
         ));
     }
     if taken.commits == 0 {
@@ -100,12 +117,16 @@ pub fn take_lines(taken: &Taken) -> (String, Vec<String>) {
         TakeWay::Squash => "squashed",
         TakeWay::FastForward => "moved",
     };
-    let what = format!("{}, {}", some(taken.commits, "commit"), some(taken.files, "file"));
+    let what = format!("{}, {}", counted(taken.commits, "commit"), counted(taken.files, "file"));
     let line = match taken.way {
         TakeWay::FastForward => format!("moved {into} forward to {short} of {branch} ({what})"),
         _ => format!("{word} {branch} into {into} as {short} ({what})"),
     };
     (format!("{line}; the worktree is still there"), remarks)
+}
+
+fn them(count: usize) -> &'static str {
+    if count == 1 { "it" } else { "them" }
 }
 
 /// Says why work was not taken.
@@ -115,9 +136,8 @@ pub fn not_taken(fleet: &Fleet, text: &str, why: NotTaken) -> Failure {
         NotTaken::NotOne(not_one) => unresolved(fleet, text, not_one)
             .hint("`agentctl worktree list` lists the worktrees of this repository"),
         NotTaken::Group { worktrees } => {
-            let message = format!("`{text}` is a group, and one worktree is taken at a time");
-            Failure::new(Kind::NotFound, message)
-                .hint(format!("name one of its worktrees: {}", worktrees.join(", ")))
+            let message = format!("`{text}` is a group: {}", worktrees.join(", "));
+            Failure::new(Kind::NotFound, message).hint("name one of its worktrees")
         }
         NotTaken::NoWorktree { directory } => {
             let directory = with_tilde(&fleet.host.home, &directory.to_string_lossy());
@@ -130,21 +150,22 @@ pub fn not_taken(fleet: &Fleet, text: &str, why: NotTaken) -> Failure {
         NotTaken::UnknownDirectory => {
             Failure::new(Kind::Failed, format!("the directory of `{text}` is unknown"))
         }
-        NotTaken::Refused(error) => refused(text, &error),
+        NotTaken::Refused(error) => refused(fleet, text, &error),
     }
 }
 
-fn refused(text: &str, error: &TakeError) -> Failure {
+fn refused(fleet: &Fleet, text: &str, error: &TakeError) -> Failure {
     let failure = |kind| Failure::new(kind, error.to_string());
     match error {
-        TakeError::Git(error) => git_failure(error),
+        TakeError::Git(error) => git_failure(&fleet.host, error),
         TakeError::NoBranch(_) => failure(Kind::NotFound).hint(
             "`git branch` lists the branches; a remote one must be fetched and named locally",
         ),
         TakeError::NoBaseBranch { .. } => failure(Kind::Refused).hint("name a branch with --into"),
         TakeError::Itself(_) => failure(Kind::Refused).hint("name another branch with --into"),
-        TakeError::OnlyUncommitted { .. } => failure(Kind::Refused).hint(format!(
-            "add --with-uncommitted: `agentctl worktree take {text} --with-uncommitted` takes them"
+        TakeError::OnlyUncommitted { uncommitted, .. } => failure(Kind::Refused).hint(format!(
+            "add --with-uncommitted: `agentctl worktree take {text} --with-uncommitted` takes {}",
+            them(*uncommitted)
         )),
         TakeError::Conflicts { commands, .. } => failure(Kind::Refused)
             .hint(format!("nothing was changed; by hand: {}", commands.join(" && "))),

@@ -7,7 +7,7 @@ use agentctl_core::resolve::HERE;
 
 use super::{git_failure, unresolved};
 use crate::failure::{Failure, Kind};
-use crate::text::{one_line, with_tilde};
+use crate::text::{counted, one_line, with_tilde};
 
 /// Returns the line above the files: whose work, how much, and compared with what.
 #[must_use]
@@ -29,10 +29,6 @@ pub fn diff_heading(host: &Host, diff: &WorkDiff) -> String {
         "{subject} in {place}: {files}, +{added} -{removed}{commits}, since {base} ({})",
         base_words(diff.base_from)
     )
-}
-
-fn counted(count: usize, word: &str) -> String {
-    if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
 }
 
 /// Says how the base is known.
@@ -100,6 +96,7 @@ pub fn diff_remarks(diff: &WorkDiff) -> Vec<String> {
 #[must_use]
 pub fn no_diff(fleet: &Fleet, text: &str, why: NoDiff) -> Failure {
     match why {
+        NoDiff::NotOne(NotOne::Nothing) if text == "." => unresolved(fleet, HERE, NotOne::Nothing),
         NoDiff::NotOne(NotOne::Nothing) if text != HERE && !text.trim().is_empty() => {
             let message = format!("no session, group or worktree matches `{text}`");
             let failure = Failure::new(Kind::NotFound, message);
@@ -120,10 +117,24 @@ pub fn no_diff(fleet: &Fleet, text: &str, why: NoDiff) -> Failure {
             Failure::new(Kind::Failed, format!("{path} does not exist any more"))
                 .hint(format!("`agentctl changes {text}` shows what the agent itself recorded"))
         }
+        NoDiff::WorktreesGone { rescued } => {
+            let message = format!("the directories of the group `{text}` do not exist any more");
+            let failure = Failure::new(Kind::NotFound, message);
+            match rescued.as_slice() {
+                [] => failure.hint(format!(
+                    "`agentctl list --all --since all --group {text}` shows its sessions, `agentctl changes ID` what \
+                     an agent recorded"
+                )),
+                refs => failure.hint(format!(
+                    "their work is saved: `git worktree add -b BRANCH DIR REF` brings a worktree back from {}",
+                    refs.join(", ")
+                )),
+            }
+        }
         NoDiff::NoSuchBase(revision) => {
             Failure::new(Kind::Usage, format!("--base: `{revision}` names no commit"))
                 .hint("name a branch, a tag or a commit of that repository")
         }
-        NoDiff::Git(error) => git_failure(&error),
+        NoDiff::Git(error) => git_failure(&fleet.host, &error),
     }
 }

@@ -46,14 +46,16 @@ pub fn left_behind(made: &Made) -> Option<String> {
 
 /// Says why git gave no answer.
 #[must_use]
-pub fn git_failure(error: &GitError) -> Failure {
+pub fn git_failure(host: &Host, error: &GitError) -> Failure {
     let failure = |kind| Failure::new(kind, error.to_string());
     match error {
         GitError::NotInstalled | GitError::TooOld { .. } | GitError::NoVersion { .. } => {
             failure(Kind::Failed).hint("`agentctl doctor` shows which git is used")
         }
-        GitError::NotARepository { .. } => {
-            failure(Kind::Refused).hint("go to a git repository, or name one with --cwd")
+        GitError::NotARepository { path } => {
+            let path = with_tilde(&host.home, &path.to_string_lossy());
+            Failure::new(Kind::Refused, format!("{path} is not in a git repository"))
+                .hint("go to a git repository, or name one with --cwd")
         }
         GitError::OtherOwner { path } => failure(Kind::Refused).hint(format!(
             "if you trust it: `git config --global --add safe.directory {}`",
@@ -68,7 +70,7 @@ pub fn git_failure(error: &GitError) -> Failure {
 pub fn not_made(host: &Host, error: &MakeError) -> Failure {
     let failure = |kind| Failure::new(kind, error.to_string());
     match error {
-        MakeError::Git(error) => git_failure(error),
+        MakeError::Git(error) => git_failure(host, error),
         MakeError::Left { cause, left } => {
             let cause = match **cause {
                 MakeError::Cancelled => cause.to_string(),
@@ -113,6 +115,10 @@ pub fn not_made(host: &Host, error: &MakeError) -> Failure {
         MakeError::SparseConsent { .. } => {
             failure(Kind::Refused).hint("--force allows that; without --sparse it is not needed")
         }
+        MakeError::NoSuchDirectory { .. } => failure(Kind::Usage)
+            .hint("name directories below the top of the repository, as in `--sparse src,docs`"),
+        MakeError::ReadOnly { .. } => failure(Kind::Failed)
+            .hint("a launch without --worktree needs no right to write into it"),
         MakeError::NoSpace { .. } => failure(Kind::Refused)
             .hint("--worktree-dir can name another disk; --sparse checks out less"),
         MakeError::DiskFull => failure(Kind::Failed).hint("--worktree-dir can name another disk"),

@@ -1,6 +1,6 @@
 //! The sentences for a text that names no single session.
 
-use agentctl_core::ask::{Candidate, Fleet, NotOne};
+use agentctl_core::ask::{Candidate, Fleet, NotOne, SessionOfWorktree};
 use agentctl_core::resolve::{HERE, PREFIX_CHARS};
 
 use crate::failure::{Failure, Kind};
@@ -36,6 +36,15 @@ fn no_session(fleet: &Fleet, text: &str) -> Failure {
             .hint("name a session, or leave the id out for the only session of this directory");
     }
     let failure = Failure::new(Kind::NotFound, format!("no session matches `{text}`"));
+    match fleet.session_of_worktree(text) {
+        SessionOfWorktree::NoWorktree => {}
+        SessionOfWorktree::NoSession => {
+            return failure.hint(format!("`{text}` is a worktree; no session is known in it"));
+        }
+        SessionOfWorktree::Session(id) => {
+            return failure.hint(format!("`{text}` is a worktree; its session is {id}"));
+        }
+    }
     if text.starts_with(['.', '~']) || text.contains('/') {
         return failure.hint(
             "no agent has worked in exactly that directory; `agentctl list --all --since all` shows where \

@@ -1,6 +1,7 @@
 //! `worktree clean` and `worktree take` while something goes wrong: killed processes, sessions at work, a terminal.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 use testkit::{Output, PseudoTerminal, Repository, TestHome, eventually, sandboxed};
@@ -203,5 +204,40 @@ fn compare_shows_what_real_sessions_wrote_and_the_tokens_of_status() {
             );
         }
         assert!(!repository.path.join("one.txt").exists());
+    });
+}
+
+#[test]
+fn a_question_that_is_killed_leaves_no_git_and_no_temporary_files() {
+    sandboxed(|| {
+        let home = home();
+        let shop = shop(&home);
+        add(&shop, "fix");
+        let fifo = shop.path.join(".git/info/exclude");
+        let _old = std::fs::remove_file(&fifo);
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("run");
+        assert!(made.success());
+        let temporary = home.path().join("temporary");
+        std::fs::create_dir_all(&temporary).expect("made");
+        let diff = || {
+            let mut command = home.command(&["diff", "fix"]);
+            command.current_dir(&shop.path).env("TMPDIR", &temporary);
+            command
+        };
+        let gits = || {
+            let processes = std::fs::read_dir("/proc").expect("a list").flatten();
+            let commands =
+                processes.filter_map(|one| std::fs::read(one.path().join("cmdline")).ok());
+            let adds = |command: &Vec<u8>| command.windows(5).any(|word| word == b"\0add\0");
+            commands.filter(adds).count()
+        };
+        let left = || std::fs::read_dir(&temporary).expect("a list").count();
+        let mut asked = diff().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs");
+        eventually("git reads the FIFO", || (left() > 0 && gits() == 1).then_some(()));
+        asked.kill().and_then(|()| asked.wait()).expect("ended");
+        eventually("git has ended", || (gits() == 0).then_some(()));
+        std::fs::remove_file(&fifo).expect("removed");
+        let again: Output = diff().output().into();
+        assert_eq!((again.code, left()), (Some(0), 0), "{again:?}");
     });
 }

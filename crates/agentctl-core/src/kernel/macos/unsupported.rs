@@ -81,6 +81,11 @@ impl Kernel {
         Err(unsupported("the open files of other processes are not read on macOS"))
     }
 
+    /// Fails: the open files of other processes are not read on macOS.
+    pub fn uses_file(&self, _id: &ProcId, _wanted: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
+        Err(unsupported("the open files of other processes are not read on macOS"))
+    }
+
     /// Fails: the listening sockets of other processes are not read on macOS.
     pub fn listening_unix(&self, _id: &ProcId) -> io::Result<Vec<std::path::PathBuf>> {
         Err(unsupported("the listening sockets of other processes are not read on macOS"))

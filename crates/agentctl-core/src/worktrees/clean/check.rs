@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::occupants::Occupants;
 use super::{CleanOrder, CleanSelection, Site, Target, leftovers, repositories};
-use crate::git::{Contents, GitError, WorkTree, WorktreeEntry, git_dir_of};
+use crate::git::{Contents, GitError, WorkTree, git_dir_of};
+use crate::text::counted;
 use crate::worktrees::facts::{INITIALIZING, Reader};
 use crate::worktrees::{LockReason, WorktreeState, short_branch};
 
@@ -62,6 +63,11 @@ impl Finding {
         self.doubts.push(Doubt { text: text.into(), by });
     }
 
+    /// Says whether a reason to keep it stays with `--force`.
+    pub(super) fn is_blocked_with_force(&self) -> bool {
+        self.doubts.iter().any(|doubt| doubt.by != Override::Force)
+    }
+
     /// Returns the reasons that this order does not override.
     pub(super) fn blocked(&self, order: &CleanOrder) -> Vec<String> {
         let stands = |doubt: &&Doubt| match doubt.by {
@@ -77,7 +83,6 @@ impl Finding {
 pub(super) struct Checker<'a> {
     pub site: &'a Site<'a>,
     pub reader: Reader<'a>,
-    pub entries: Vec<WorktreeEntry>,
     /// The descriptions of the stashes: `WIP on BRANCH: …`.
     pub stashes: Vec<String>,
 }
@@ -88,9 +93,8 @@ impl<'a> Checker<'a> {
         let host = &site.fleet.host;
         let prefix = &site.order.settings.prefix;
         let reader = Reader::new(host, site.git, site.repository, prefix)?;
-        let entries = site.git.worktrees(common)?;
         let stashes = site.git.stashes(common)?;
-        Ok(Self { site, reader, entries, stashes })
+        Ok(Self { site, reader, stashes })
     }
 
     /// Checks a worktree whose files are at `at`; `None` if it has no directory.
@@ -132,7 +136,7 @@ impl<'a> Checker<'a> {
     /// Checks the lock. Returns whether the worktree was left half-made.
     fn check_lock(&self, target: &Target, finding: &mut Finding) -> bool {
         let path = target.facts.path.as_deref();
-        let entry = path.and_then(|path| super::entry_of(&self.entries, path));
+        let entry = path.and_then(|path| super::entry_of(&self.reader.entries, path));
         let Some(reason) = entry.and_then(|entry| entry.locked.as_deref()) else { return false };
         let host = &self.site.fleet.host;
         if let Some(launcher) = LockReason::parse(reason) {
@@ -177,9 +181,12 @@ impl<'a> Checker<'a> {
         let keep_objects = self.site.order.force && !self.site.order.dry_run;
         let contents = self.site.git.contents(&tree, &common.join("objects"), keep_objects)?;
         self.compare(&tree, &contents, (target, half_made), finding)?;
-        let place = leftovers::Place { tree: &tree, label: String::new(), depth: 0 };
+        let mut removed = vec![at.to_owned(), admin.to_owned()];
+        removed.extend(target.facts.path.clone());
+        let place =
+            leftovers::Place { tree: &tree, label: String::new(), depth: 0, removed: &removed };
         leftovers::check(self, &place, &contents, finding)?;
-        repositories::check_unused_modules(self, admin, finding)?;
+        repositories::check_unused_modules(self, admin, &removed, finding)?;
         finding.contents = Some(contents);
         Ok(())
     }
@@ -205,6 +212,11 @@ impl<'a> Checker<'a> {
             finding.unless(Override::Force, format!("{} not committed", files(lost)));
         } else if half_made {
             finding.proofs.push("its launch did not finish".to_owned());
+        } else if let count @ 1.. = git.modified_files(tree)? {
+            // Line ends and keywords that git converts: the same content for git, other bytes on the disk.
+            let files = counted(count, "file");
+            let text = format!("`git status` shows {files} as modified");
+            finding.unless(Override::Force, text);
         }
         match &contents.staged {
             None => finding.unless(Override::Force, "it has unresolved conflicts"),
@@ -229,7 +241,7 @@ impl<'a> Checker<'a> {
             finding
                 .keep("its directory is missing, and its index has content that is not committed");
         }
-        repositories::check_unused_modules(self, admin, finding)?;
+        repositories::check_unused_modules(self, admin, &[admin.to_owned()], finding)?;
         finding.proofs.push("its directory is missing".to_owned());
         Ok(())
     }

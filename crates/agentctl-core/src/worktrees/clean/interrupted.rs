@@ -8,12 +8,14 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::Target;
-use crate::git::{Repository, WorktreeEntry, git_dir_of};
+use super::{Site, Target};
+use crate::git::{GitError, git_dir_of};
+use crate::locks::enter;
 use crate::worktrees::walk;
 
 const REMOVING: &str = ".agentctl-removing";
@@ -47,27 +49,36 @@ pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Renames a worktree back that an interrupted clean left under another name.
+/// Returns the other name of a worktree that another clean removes, or did not finish to remove. git still knows it.
+pub(super) fn aside(target: &Target) -> Option<PathBuf> {
+    let (path, admin) = (target.facts.path.as_ref()?, target.admin.as_ref()?);
+    let admin = std::fs::canonicalize(admin).ok()?;
+    let is_it = |aside: &PathBuf| aside.is_dir() && git_dir_of(aside).as_ref() == Some(&admin);
+    let mut names = [removing(path), removed(path)].into_iter().flatten();
+    names.find(|aside| path.symlink_metadata().is_err() && is_it(aside))
+}
+
+/// Renames a worktree back that an interrupted clean left under another name. The mutex of the repository is held:
+/// no other clean is removing it.
 pub(super) fn restore(target: &Target) {
-    let (Some(path), Some(admin)) = (&target.facts.path, &target.admin) else { return };
-    let admin = std::fs::canonicalize(admin).ok();
-    for aside in [removing(path), removed(path)].into_iter().flatten() {
-        if path.symlink_metadata().is_err() && aside.is_dir() && git_dir_of(&aside) == admin {
-            let _stays = rename(&aside, path);
-        }
+    if let (Some(aside), Some(path)) = (aside(target), &target.facts.path) {
+        let _stays = rename(&aside, path);
     }
 }
 
 /// Deletes what interrupted cleans did not delete completely: directories that passed all checks and that git does
-/// not know any more. Returns what cannot be deleted.
-pub(super) fn finish(repository: &Repository, entries: &[WorktreeEntry]) -> Vec<String> {
+/// not know any more. Returns what cannot be deleted. Does nothing while another clean removes something.
+pub(super) fn finish(site: &Site<'_>) -> Result<Vec<String>, GitError> {
+    let common = &site.repository.common;
+    let Ok(_mutex) = enter(&site.fleet.host, common, Duration::ZERO) else { return Ok(Vec::new()) };
+    let entries = site.git.worktrees(common)?;
     let mut folders: BTreeSet<PathBuf> = entries
         .iter()
         .skip(1)
         .filter_map(|entry| entry.path.parent())
         .map(Path::to_owned)
         .collect();
-    let mut own = repository.main.clone().into_os_string();
+    let mut own = site.repository.main.clone().into_os_string();
     own.push(".worktrees");
     folders.insert(own.into());
     let mut warnings = Vec::new();
@@ -85,7 +96,7 @@ pub(super) fn finish(repository: &Repository, entries: &[WorktreeEntry]) -> Vec<
             let _not_empty = std::fs::remove_dir(&folder);
         }
     }
-    warnings
+    Ok(warnings)
 }
 
 /// Says whether git has forgotten the worktree that this directory was.

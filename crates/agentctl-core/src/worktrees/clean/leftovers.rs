@@ -27,6 +27,8 @@ pub(super) struct Place<'a> {
     pub label: String,
     /// How many repositories it is inside of.
     pub depth: usize,
+    /// The directories that would be removed with the worktree.
+    pub removed: &'a [PathBuf],
 }
 
 /// Looks for what is not in the tree of all files that git sees.
@@ -37,61 +39,109 @@ pub(super) fn check(
     finding: &mut Finding,
 ) -> Result<(), GitError> {
     let known = Known::read(checker, place.tree, contents)?;
-    let top = &place.tree.top;
-    let (mut repositories, mut build) = (Vec::new(), None::<PathBuf>);
-    let (mut build_folders, mut copies, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    let walked = walk::walk(top, &mut |entry| {
-        let path = &entry.path;
-        let is_directory = entry.kind == FileType::Directory;
+    let mut search = Search { checker, place, known, found: Found::default() };
+    let walked = walk::walk(&place.tree.top, &mut |entry| search.visit(entry));
+    let found = search.found;
+    if let Err(error) = walked {
+        finding.keep(format!("{}not everything in it can be looked at: {error}", place.label));
+    }
+    if !found.others.is_empty() {
+        let text = format!("{}{}", place.label, ignored_files(&found.others));
+        finding.unless(Override::Ignored, text);
+    }
+    if place.depth == 0 {
+        finding.ignored.extend(found.build_folders);
+        finding.ignored.extend(found.copies);
+        finding.ignored.extend(found.others.into_iter().map(|(path, _)| path));
+    }
+    for path in found.repositories {
+        let inside = place.tree.top.join(&path);
+        repositories::check(checker, place, (&path, &inside), finding)?;
+    }
+    for path in found.git_dirs {
+        repositories::check_git_dir(checker, place, &path, finding)?;
+    }
+    Ok(())
+}
+
+/// The contents of a working tree that are not in git.
+#[derive(Default)]
+struct Found {
+    repositories: Vec<PathBuf>,
+    /// Repositories without a working tree around them: bare ones, and separate git directories.
+    git_dirs: Vec<PathBuf>,
+    build_folders: Vec<PathBuf>,
+    copies: Vec<PathBuf>,
+    /// Other ignored files, with their sizes.
+    others: Vec<(PathBuf, u64)>,
+}
+
+struct Search<'a> {
+    checker: &'a Checker<'a>,
+    place: &'a Place<'a>,
+    known: Known,
+    found: Found,
+}
+
+impl Search<'_> {
+    fn visit(&mut self, entry: &walk::Entry) -> Enter {
+        let (path, top) = (&entry.path, &self.place.tree.top);
         if path == Path::new(".git") {
             return Enter::No;
         }
         if path.file_name().is_some_and(|name| name == ".git") {
-            repositories.extend(path.parent().map(Path::to_owned));
+            self.found.repositories.extend(path.parent().map(Path::to_owned));
             return Enter::No;
         }
-        let is_repository = is_directory && top.join(path).join(".git").symlink_metadata().is_ok();
-        if is_repository {
-            repositories.push(path.clone());
+        let is_directory = entry.kind == FileType::Directory;
+        if is_directory && top.join(path).join(".git").symlink_metadata().is_ok() {
+            self.found.repositories.push(path.clone());
             return Enter::No;
-        }
-        if build.as_ref().is_some_and(|build| path.starts_with(build)) {
-            return Enter::Yes;
         }
         if is_directory {
-            if !known.directories.contains(path) && is_build_folder(&top.join(path)) {
-                build_folders.push(path.clone());
-                build = Some(path.clone());
-            }
-            return Enter::Yes;
-        }
-        let has_content = matches!(entry.kind, FileType::RegularFile | FileType::Symlink);
-        if known.files.contains(path) || !has_content || entry.size == 0 {
-            return Enter::Yes;
-        }
-        if place.depth == 0 && is_unedited_copy(checker, top, path) {
-            copies.push(path.clone());
-        } else {
-            others.push((path.clone(), entry.size));
+            self.visit_directory(path);
+        } else if !self.is_in_build_folder(path) {
+            self.visit_file(entry);
         }
         Enter::Yes
-    });
-    if let Err(error) = walked {
-        finding.keep(format!("{}not everything in it can be looked at: {error}", place.label));
     }
-    if !others.is_empty() {
-        finding.unless(Override::Ignored, format!("{}{}", place.label, ignored_files(&others)));
+
+    fn is_in_build_folder(&self, path: &Path) -> bool {
+        self.found.build_folders.last().is_some_and(|folder| path.starts_with(folder))
     }
-    let inside = |path: &PathBuf| top.join(path);
-    if place.depth == 0 {
-        finding.ignored.extend(build_folders);
-        finding.ignored.extend(copies);
-        finding.ignored.extend(others.into_iter().map(|(path, _)| path));
+
+    fn visit_directory(&mut self, path: &Path) {
+        // Each file of a directory that git knows is looked at by itself.
+        if self.known.directories.contains(path) {
+            return;
+        }
+        let directory = self.place.tree.top.join(path);
+        if is_git_dir(&directory) {
+            self.found.git_dirs.push(path.to_owned());
+        }
+        if !self.is_in_build_folder(path) && is_build_folder(&directory) {
+            self.found.build_folders.push(path.to_owned());
+        }
     }
-    for path in repositories {
-        repositories::check(checker, place, (&path, &inside(&path)), finding)?;
+
+    fn visit_file(&mut self, entry: &walk::Entry) {
+        let path = &entry.path;
+        let has_content = matches!(entry.kind, FileType::RegularFile | FileType::Symlink);
+        if self.known.files.contains(path) || !has_content || entry.size == 0 {
+            return;
+        }
+        if self.place.depth == 0 && is_unedited_copy(self.checker, &self.place.tree.top, path) {
+            self.found.copies.push(path.clone());
+        } else {
+            self.found.others.push((path.clone(), entry.size));
+        }
     }
-    Ok(())
+}
+
+/// Says whether a directory is laid out as git lays out a repository.
+fn is_git_dir(path: &Path) -> bool {
+    let is_directory = |name: &str| path.join(name).symlink_metadata().is_ok_and(|m| m.is_dir());
+    path.join("HEAD").symlink_metadata().is_ok() && is_directory("objects") && is_directory("refs")
 }
 
 /// Describes ignored files: `2 ignored files are nowhere else (.env, data.db)`.

@@ -61,7 +61,7 @@ impl Occupants {
         for process in self.processes.iter().filter(|process| process.id.pid != own) {
             let there = [&process.cwd, &process.exe];
             let is_inside = there.into_iter().flatten().any(|path| inside(path))
-                || self.has_open_file(process, &inside);
+                || self.uses_file(process, &inside);
             if is_inside {
                 let command = shorten(&process.argv.join(" "), MAX_COMMAND_CHARS);
                 found.push(format!("a process works in it (pid {}, {command})", process.id.pid));
@@ -75,13 +75,14 @@ impl Occupants {
         found
     }
 
-    /// Says whether a process has a file below these directories open. Processes whose files this user may not see
-    /// count as elsewhere: programs that guard secrets, such as `ssh-agent`, are always there.
-    fn has_open_file(&self, process: &Process, inside: &dyn Fn(&Path) -> bool) -> bool {
-        match self.fleet.host.kernel.open_files(&process.id, inside) {
-            Ok(files) => !files.is_empty(),
-            Err(error) if error.kind() == ErrorKind::TimedOut => true,
-            Err(_) => false,
+    /// Says whether a process has a file below these directories open or mapped. Processes whose files this user may
+    /// not see count as elsewhere: programs that guard secrets, such as `ssh-agent`, are always there.
+    fn uses_file(&self, process: &Process, inside: &dyn Fn(&Path) -> bool) -> bool {
+        match self.fleet.host.kernel.uses_file(&process.id, inside) {
+            Ok(uses) => uses,
+            Err(error) => {
+                !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
+            }
         }
     }
 }

@@ -23,6 +23,11 @@ pub(super) fn remove(
     tell: &mut dyn FnMut(CleanNews),
 ) {
     let mut removal = Removal { site, target, aside: None };
+    // Held until it is removed or renamed back.
+    let _mutexes = match removal.enter() {
+        Ok(held) => held,
+        Err(reasons) => return row.reasons = reasons,
+    };
     match removal.run(row, tell) {
         Ok(()) => row.action = CleanAction::Removed,
         Err(reasons) => {
@@ -55,7 +60,6 @@ impl Removal<'_> {
         tell: &mut dyn FnMut(CleanNews),
     ) -> Result<(), Reasons> {
         let (site, target) = (self.site, self.target);
-        let _mutexes = self.enter()?;
         if let Some(path) = target.directory() {
             let aside =
                 interrupted::removing(path).ok_or_else(|| one("its directory has no name"))?;
@@ -78,6 +82,10 @@ impl Removal<'_> {
         if let Some(path) = &target.facts.path {
             tell(CleanNews::Removing(path.clone()));
             self.mark_removed(path)?;
+            // git would remove it.
+            if path.symlink_metadata().is_ok() {
+                return Err(one("another directory was put in its place while it was removed"));
+            }
             self.forget(&checker, path).map_err(one)?;
         }
         if let Some(aside) = self.aside.take() {
@@ -103,14 +111,11 @@ impl Removal<'_> {
     /// Takes the mutex of the repository, under which it is cleaned, and that of the directory, under which
     /// agents are launched in it.
     fn enter(&self) -> Result<Vec<HeldMutex>, Reasons> {
-        let host = &self.site.fleet.host;
-        let take = |directory: &Path| {
-            let busy = format!("{} is in use by another launch or clean", directory.display());
-            enter(host, directory, MUTEX_TIMEOUT).map_err(|_| vec![busy])
-        };
-        let mut held = vec![take(&self.site.repository.common)?];
+        let mut held = vec![enter_repository(self.site)?];
+        // The clean that held the mutex before may have been killed.
+        interrupted::restore(self.target);
         if let Some(path) = self.target.directory() {
-            held.push(take(path)?);
+            held.push(enter_directory(self.site, path)?);
         }
         Ok(held)
     }
@@ -120,7 +125,7 @@ impl Removal<'_> {
         let facts = &self.target.facts;
         let changed = || Err(one("its branch changed while it was checked"));
         if let Some(path) = &facts.path {
-            let Some(entry) = super::entry_of(&checker.entries, path) else {
+            let Some(entry) = super::entry_of(&checker.reader.entries, path) else {
                 return Err(one("git does not list it any more"));
             };
             if entry.branch() != facts.branch.as_deref() {
@@ -131,7 +136,7 @@ impl Removal<'_> {
         let elsewhere = |entry: &&crate::git::WorktreeEntry| {
             entry.branch() == Some(branch) && Some(&entry.path) != facts.path.as_ref()
         };
-        if checker.entries.iter().any(|entry| elsewhere(&entry)) {
+        if checker.reader.entries.iter().any(|entry| elsewhere(&entry)) {
             return Err(one("another worktree has its branch"));
         }
         if checker.reader.refs.get(branch) == finding.commit.as_ref() { Ok(()) } else { changed() }
@@ -217,7 +222,7 @@ impl Removal<'_> {
     /// place, git refuses. A git that was killed may have finished: the list of worktrees decides.
     fn forget(&self, checker: &Checker<'_>, path: &Path) -> Result<(), GitError> {
         let (git, common) = (self.site.git, &self.site.repository.common);
-        let entry = super::entry_of(&checker.entries, path);
+        let entry = super::entry_of(&checker.reader.entries, path);
         if entry.is_some_and(|entry| entry.locked.is_some()) {
             bookkeeping(git, common).args(["worktree", "unlock", "--"]).arg(path).ok()?;
         }
@@ -251,6 +256,16 @@ impl Removal<'_> {
             format!("its files are in {}: it cannot be renamed back: {error}", aside.display())
         })
     }
+}
+
+/// Takes the mutex of the repository, under which its worktrees are renamed and removed.
+pub(super) fn enter_repository(site: &Site<'_>) -> Result<HeldMutex, Reasons> {
+    enter_directory(site, &site.repository.common)
+}
+
+fn enter_directory(site: &Site<'_>, directory: &Path) -> Result<HeldMutex, Reasons> {
+    let busy = || one(format!("{} is in use by another launch or clean", directory.display()));
+    enter(&site.fleet.host, directory, MUTEX_TIMEOUT).map_err(|_| busy())
 }
 
 /// Removes the directory `<repository>.worktrees` if it is empty.

@@ -6,19 +6,26 @@ use super::{CleanError, CleanOrder, CleanSelection, Target};
 use crate::fleet::{self, Fleet, Query};
 use crate::git::{Git, GitError, Repository, WorktreeEntry, path_of};
 use crate::locks::real_path;
+use crate::model::Fault;
+use crate::names::Names;
 use crate::worktrees::facts::Reader;
-use crate::worktrees::{WorktreeFacts, ref_part, short_branch};
+use crate::worktrees::{WorktreeFacts, called, slot_in};
 
-/// Finds the worktrees that are meant, by repository.
-pub(super) fn targets(
-    fleet: &Fleet,
-    git: &Git,
-    order: &CleanOrder,
-) -> Result<Vec<(Repository, Vec<Target>)>, CleanError> {
+/// The worktrees that an order means, by repository.
+#[derive(Default)]
+pub(super) struct Selected {
+    pub targets: Vec<(Repository, Vec<Target>)>,
+    /// The sources that could not be asked for the sessions by which worktrees are chosen.
+    pub faults: Vec<Fault>,
+}
+
+/// Finds the worktrees that are meant.
+pub(super) fn select(fleet: &Fleet, git: &Git, order: &CleanOrder) -> Result<Selected, CleanError> {
     let CleanSelection::Named(texts) = &order.which else {
         let repository = git.repository(&order.from)?;
         let all = all(fleet, git, &repository, order)?;
-        return Ok(vec![(repository, swept(fleet, order, all))]);
+        let (targets, faults) = swept(fleet, order, all)?;
+        return Ok(Selected { targets: vec![(repository, targets)], faults });
     };
     let mut found: Vec<(Repository, Vec<Target>)> = Vec::new();
     for text in texts {
@@ -36,39 +43,49 @@ pub(super) fn targets(
             None => found.push((repository, vec![target])),
         }
     }
-    Ok(found)
+    Ok(Selected { targets: found, faults: Vec::new() })
 }
 
 /// Returns the worktrees of ours that a search means.
-fn swept(fleet: &Fleet, order: &CleanOrder, all: Vec<Target>) -> Vec<Target> {
-    let ours = all.into_iter().filter(|target| target.facts.name.is_some());
-    let list = |group: Option<&String>| {
-        let query = Query { all: true, group: group.cloned(), ..Query::default() };
-        fleet::list(fleet, &query).sessions
+fn swept(
+    fleet: &Fleet,
+    order: &CleanOrder,
+    all: Vec<Target>,
+) -> Result<(Vec<Target>, Vec<Fault>), CleanError> {
+    let mut ours: Vec<Target> =
+        all.into_iter().filter(|target| target.facts.name.is_some()).collect();
+    let group = match &order.which {
+        CleanSelection::Group(group) => Some(group),
+        CleanSelection::Ended => None,
+        CleanSelection::Rescued => return Ok((Vec::new(), Vec::new())),
+        _ => return Ok((ours, Vec::new())),
     };
-    let directories = match &order.which {
-        CleanSelection::Ended => list(None),
-        CleanSelection::Group(group) => list(Some(group)),
-        CleanSelection::Rescued => return Vec::new(),
-        _ => return ours.collect(),
-    };
-    let directories: Vec<PathBuf> = directories
+    let query = Query { all: true, group: group.cloned(), ..Query::default() };
+    let listing = fleet::list(fleet, &query);
+    let sessions: Vec<(PathBuf, bool)> = listing
+        .sessions
         .iter()
-        .filter_map(|session| session.cwd.as_ref())
-        .map(|cwd| real_path(&fleet.host, Path::new(cwd)))
+        .filter_map(|session| Some((session.cwd.as_ref()?, session.pid.is_some())))
+        .map(|(cwd, is_live)| (real_path(&fleet.host, Path::new(cwd)), is_live))
         .collect();
-    let has_session = |target: &Target| {
-        let inside = |path: &PathBuf| directories.iter().any(|cwd| cwd.starts_with(path));
-        target.facts.path.as_ref().is_some_and(inside)
-    };
-    let in_group = |target: &Target| match (&order.which, &target.facts.name) {
-        (CleanSelection::Group(group), Some(name)) => {
-            let group = ref_part(group);
-            name.strip_prefix(&group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let mut groups: Vec<String> = ours.iter().filter_map(Target::group).collect();
+    ours.retain(|target| {
+        let path = target.facts.path.as_ref();
+        let is_inside = |cwd: &Path| path.is_some_and(|path| cwd.starts_with(path));
+        let mut inside = sessions.iter().filter(|(cwd, _)| is_inside(cwd));
+        let name = target.facts.name.as_deref().unwrap_or_default();
+        match group {
+            Some(group) => inside.next().is_some() || slot_in(name, group).is_some(),
+            None => inside.clone().next().is_some() && !inside.any(|(_, is_live)| *is_live),
         }
-        _ => false,
-    };
-    ours.filter(|target| has_session(target) || in_group(target)).collect()
+    });
+    if let Some(group) = group.filter(|_| ours.is_empty() && listing.sessions.is_empty()) {
+        groups.extend(Names::of(&fleet.host).groups().map(str::to_owned));
+        groups.sort();
+        groups.dedup();
+        return Err(CleanError::NoSuchGroup { group: group.clone(), groups });
+    }
+    Ok((ours, listing.faults))
 }
 
 /// Finds what a text names: a worktree or branch of the present repository, or the directory of a worktree of
@@ -106,10 +123,7 @@ fn named(
 }
 
 fn is_called(facts: &WorktreeFacts, text: &str) -> bool {
-    let branch = facts.branch.as_deref();
-    facts.name.as_deref() == Some(text)
-        || branch == Some(text)
-        || branch.map(short_branch) == Some(text)
+    called::is_called(facts.name.as_deref(), facts.branch.as_deref(), text)
 }
 
 /// Lists all worktrees of a repository, the main one first, then the branches of ours without one.
@@ -120,7 +134,6 @@ fn all(
     order: &CleanOrder,
 ) -> Result<Vec<Target>, GitError> {
     let reader = Reader::new(&fleet.host, git, repository, &order.settings.prefix)?;
-    let entries = git.worktrees(&repository.common)?;
     let admins = admins(&repository.common);
     let target = |(at, entry): (usize, &WorktreeEntry)| Target {
         facts: reader.known(entry),
@@ -128,8 +141,8 @@ fn all(
         is_main: at == 0,
         named: false,
     };
-    let mut targets: Vec<Target> = entries.iter().enumerate().map(target).collect();
-    let unused = reader.without_worktrees(&entries);
+    let mut targets: Vec<Target> = reader.entries.iter().enumerate().map(target).collect();
+    let unused = reader.without_worktrees();
     targets.extend(unused.into_iter().map(|facts| Target {
         facts,
         admin: None,

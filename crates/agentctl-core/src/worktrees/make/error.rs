@@ -78,6 +78,20 @@ pub enum MakeError {
         /// The main working tree.
         repository: PathBuf,
     },
+    /// A directory that should be checked out is not in the base.
+    #[error("--sparse: the base has no directory `{directory}`")]
+    NoSuchDirectory {
+        /// The directory.
+        directory: String,
+    },
+    /// The repository cannot be written.
+    #[error("the repository {} cannot be written: {words}", .repository.display())]
+    ReadOnly {
+        /// The main working tree.
+        repository: PathBuf,
+        /// git's own words.
+        words: String,
+    },
     /// There is not enough space.
     #[error("{} has {} free, and {count} of these worktrees need {}", .path.display(), megabytes(*.free_bytes), megabytes(*.needed_bytes))]
     NoSpace {

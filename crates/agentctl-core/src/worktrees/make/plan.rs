@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::statvfs;
+use rustix::fs::{Access, access, statvfs};
 
 use super::super::{BASE_REFS, BRANCH_REFS, MakeOrder, Wanted, short_branch};
 use super::{MakeError, NameHolder, undo};
@@ -188,6 +188,13 @@ impl<'a> Plan<'a> {
     }
 
     fn check_sparse(&self, order: &MakeOrder) -> Result<(), MakeError> {
+        for directory in &order.options.sparse {
+            // With the slash it is a directory and no file.
+            let tree = format!("{}:{}/", self.base, directory.trim_matches('/'));
+            if self.git.ref_value(&self.repository.common, &tree)?.is_none() {
+                return Err(MakeError::NoSuchDirectory { directory: directory.clone() });
+            }
+        }
         if order.options.sparse.is_empty() || order.options.force {
             return Ok(());
         }
@@ -363,6 +370,10 @@ impl<'a> Plan<'a> {
                     if let Some(holder) = self.holder(place)? {
                         return Err(MakeError::Taken { name: place.name.clone(), holder });
                     }
+                }
+                if access(self.repository.common.join("refs/heads"), Access::WRITE_OK).is_err() {
+                    let repository = self.repository.main.clone();
+                    return Err(MakeError::ReadOnly { repository, words });
                 }
                 let name = self.places.first().map(|place| place.name.clone()).unwrap_or_default();
                 Err(MakeError::Taken { name, holder: NameHolder::Other(words) })

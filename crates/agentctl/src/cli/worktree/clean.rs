@@ -8,17 +8,17 @@ use agentctl_core::worktrees::{CleanAction, CleanNews, CleanSelection};
 use clap::Args;
 
 use crate::config::Loaded;
-use crate::face::{clean_line, not_cleaned, rescued_line};
+use crate::face::{clean_line, not_cleaned, rescue_lines, rescued_line};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::text::with_tilde;
+use crate::text::counted;
 use crate::ui::Ui;
 
 /// Remove worktrees of which everything is elsewhere
 ///
 /// A worktree goes only if no session or process is in it, all files are committed, and its commits are on its base
 /// branch (also squashed), on another branch or on a remote. Everything else is kept, with the reason. Without a
-/// name all worktrees of agentctl are looked at; on a terminal it asks, off a terminal it needs -y. Exit code 5
-/// if a named worktree is kept.
+/// name all worktrees of agentctl are looked at; on a terminal it asks first. --ignored without a name and --rescued
+/// can lose something: off a terminal they need -y. Exit code 5 if a named worktree is kept.
 #[derive(Args)]
 pub(in crate::cli) struct WorktreeCleanArgs {
     /// Directories, names or branches of worktrees; also branches of agentctl without one
@@ -27,7 +27,7 @@ pub(in crate::cli) struct WorktreeCleanArgs {
     /// Only worktrees whose commits are in the branch that they began from
     #[arg(long, conflicts_with_all = ["ended", "group"])]
     merged: bool,
-    /// Only worktrees in which a session has ended
+    /// Only worktrees in which a session worked and none is live
     #[arg(long, conflicts_with = "group")]
     ended: bool,
     /// The worktrees of this group
@@ -51,7 +51,7 @@ pub(in crate::cli) struct WorktreeCleanArgs {
     /// A directory of the repository [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// Do not ask for confirmation; required off a terminal without a name
+    /// Do not ask for confirmation; required off a terminal for --rescued, and for --ignored without a name
     #[arg(short, long, conflicts_with = "dry_run")]
     yes: bool,
     /// Print one JSON document
@@ -71,9 +71,13 @@ impl WorktreeCleanArgs {
         }
     }
 
-    /// Says whether it acts on more than was named.
-    fn needs_consent(&self) -> bool {
-        self.names.is_empty() && self.group.is_none() && !self.yes && !self.dry_run
+    /// Says whether it must be confirmed: on a terminal what acts on more than was named, and everywhere what can
+    /// lose something that is nowhere else.
+    fn needs_consent(&self, ui: &Ui) -> bool {
+        let is_asked = self.yes || self.dry_run || !self.names.is_empty();
+        let can_lose = self.rescued || self.ignored;
+        let converses = ui.converses() && !self.json;
+        !is_asked && (can_lose || (converses && self.group.is_none()))
     }
 }
 
@@ -87,7 +91,7 @@ pub(super) fn cmd_clean(ui: &mut Ui, loaded: &Loaded, args: &WorktreeCleanArgs) 
         ignored: args.ignored,
         settings: loaded.defaults.worktree.clone(),
     };
-    if args.needs_consent() {
+    if args.needs_consent(ui) {
         request.dry_run = true;
         let preview = run(ui, loaded, &request)?;
         if removed(&preview) > 0 {
@@ -104,10 +108,15 @@ pub(super) fn cmd_clean(ui: &mut Ui, loaded: &Loaded, args: &WorktreeCleanArgs) 
     let kept = document.worktrees.iter().any(|row| row.named && row.action == CleanAction::Kept);
     let stays = document.rescued.iter().any(|rescued| !rescued.deleted);
     if !args.json && removed(&document) == 0 && !document.worktrees.is_empty() {
-        ui.hint(
-            "nothing was removed: `agentctl diff NAME` shows the work of a worktree, `agentctl worktree take NAME` takes \
-             it into its branch, and `agentctl worktree clean NAME --force` removes it after saving it",
-        );
+        let mut hint = "nothing was removed: `agentctl diff NAME` shows the work of a worktree, `agentctl worktree take \
+                        NAME` takes it into its branch"
+            .to_owned();
+        if !args.force && document.worktrees.iter().any(|row| row.forcible) {
+            hint.push_str(
+                ", and `agentctl worktree clean NAME --force` removes it after saving it",
+            );
+        }
+        ui.hint(&hint);
     }
     let code = super::super::answered(ui, &document.faults);
     Ok(if kept || stays { ExitCode::from(Kind::Refused.exit_code()) } else { code })
@@ -120,7 +129,10 @@ fn run(ui: &mut Ui, loaded: &Loaded, request: &CleanRequest) -> Result<CleanDocu
             ui.note(&format!("removing {}", path.display()));
         }
     };
-    loaded.fleet().clean_worktrees(request, &mut tell).map_err(|error| not_cleaned(&error))
+    loaded
+        .fleet()
+        .clean_worktrees(request, &mut tell)
+        .map_err(|error| not_cleaned(&loaded.host, &error))
 }
 
 fn removed(document: &CleanDocument) -> usize {
@@ -137,7 +149,7 @@ fn confirm(
 ) -> Result<(), Failure> {
     let count = removed(preview);
     let noun = if args.rescued { "rescue ref" } else { "worktree" };
-    let what = if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") };
+    let what = counted(count, noun);
     if !args.json {
         print(ui, loaded, preview, args.rescued)?;
     }
@@ -176,6 +188,9 @@ fn print(
     }
     for row in &document.worktrees {
         ui.line(&clean_line(&loaded.host, row, document.dry_run))?;
+        for line in rescue_lines(row) {
+            ui.line(&line)?;
+        }
     }
     ui.flush()?;
     for warning in &document.warnings {
@@ -184,14 +199,6 @@ fn print(
     for row in &document.worktrees {
         for warning in &row.warnings {
             ui.warn(warning);
-        }
-        if let Some(rescue) = &row.rescue {
-            let name = row.name.as_ref().or(row.branch.as_ref()).cloned();
-            let path = || row.path.as_ref().map(|path| path.to_string_lossy().into_owned());
-            let name = name.or_else(path).unwrap_or_default();
-            let name = with_tilde(&loaded.host.home, &name);
-            ui.note(&format!("{name}: saved as {}; to bring it back:", rescue.reference));
-            ui.note(&format!("  {}", rescue.command));
         }
     }
     Ok(())

@@ -9,12 +9,11 @@ use jiff::civil::Date;
 use super::inline::Markup;
 use super::markdown::markdown;
 use super::plain::{plain, uncoloured};
-use super::tools::{
-    Shown, answer_lines, call_lines, counted, folded_text, image_words, result_lines,
-};
+use super::tools::{Shown, answer_lines, call_lines, folded_text, image_words, result_lines};
 use super::wrap::Indent;
 use super::{Line, LineKind, Span, SpanStyle};
 use crate::face::{local_clock, local_date};
+use crate::text::counted;
 
 /// Lines of a prompt that are shown.
 const PROMPT_LINES: usize = 20;

@@ -7,7 +7,7 @@ use super::layout::View;
 use super::plain::uncoloured;
 use super::wrap::{Indent, spans_columns, wrap, wrap_code};
 use super::{Line, LineKind, Span, SpanStyle};
-use crate::text::{fit, fit_path, one_line};
+use crate::text::{counted, fit, fit_path, one_line};
 
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 4;
@@ -256,9 +256,4 @@ impl Shown {
             Self::Last(most) => (count - most, count),
         }
     }
-}
-
-/// Returns `1 message`, `2 messages`.
-pub(super) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

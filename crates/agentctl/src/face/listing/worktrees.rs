@@ -143,11 +143,8 @@ fn directory(context: &RowContext<'_>, row: &WorktreeListRow) -> FieldValue {
     FieldValue::text(row.worktree.path.as_deref().map(|path| with_tilde(&context.host.home, path)))
 }
 
-/// Returns whether the commits are merged; [`FieldValue::Missing`] if the worktree has no commit of its own.
 fn merged(_: &RowContext<'_>, row: &WorktreeListRow) -> FieldValue {
-    let worktree = &row.worktree;
-    let has_commits = worktree.base.is_none() || worktree.base != worktree.commit;
-    FieldValue::text(worktree.merged.filter(|_| has_commits).map(Merged::word))
+    FieldValue::text(row.worktree.merged.map(Merged::word))
 }
 
 fn locked(_: &RowContext<'_>, row: &WorktreeListRow) -> FieldValue {
