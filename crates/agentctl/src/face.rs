@@ -50,7 +50,7 @@ mod waited;
 mod why_page;
 
 pub use self::begin::{BeginAdapter, BeginDocument, begin_choices};
-pub use self::below::refused_below;
+pub use self::below::{order_from_agent, refused_below};
 pub use self::changes::ListChanges;
 pub use self::cleaned::{clean_line, not_cleaned, not_taken, rescued_line, take_lines};
 pub use self::completions::{
@@ -78,8 +78,7 @@ pub use self::group_launch::{matrix_failure, plan_lines, slot_failure, slot_star
 pub use self::holders::holder_text;
 pub use self::inbox::{
     AskLine, AskLineKind, FieldWords, answer_flags, answer_hint, answered_line, ask_page,
-    ask_summary, ask_text, choice_text, field_reply, from_agent, not_answered,
-    several_questions_remark,
+    ask_summary, ask_text, choice_text, field_reply, not_answered, several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
