@@ -340,6 +340,22 @@ fn requests_before_the_end_of_the_input_are_answered() {
     });
 }
 
+/// Whatever is waited for: a session that waits for a human is shown with its ask.
+#[test]
+fn a_wait_returns_the_asks_of_every_session_that_waits() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "shop", "x [[permit:touch made]]", &[]);
+        let mut server = Mcp::start(&home, &[]);
+        for until in ["turn_over", "waiting"] {
+            let waited = server.document("wait_for", json!({"ids": [id], "until": until}));
+            let asks = server.document("list_asks", json!({"session": id}));
+            assert_eq!(waited["sessions"][0]["status"], "waiting", "{until}: {waited}");
+            assert_eq!(waited["asks"][0]["id"], asks["asks"][0]["id"], "{until}: {waited}");
+        }
+    });
+}
+
 #[test]
 fn a_cancelled_wait_is_not_answered_and_delays_no_other_call() {
     sandboxed(|| {
