@@ -29,6 +29,7 @@ pub use asks::{WaitingSession, asks, sort_asks};
 pub(crate) use homes::{each_root, limited};
 pub use inspect_watched::{NamedHome, Observation, Observed, WatchTargets, inspect_watched};
 pub use join::View;
+pub(crate) use launched::recorded_session;
 pub use launched::{Launch, Launches, add as add_launches, session_of};
 pub use list_watched::{WatchedList, list_watched};
 use order::sort;

@@ -4,6 +4,7 @@
 //! on stdin, runs in the session's directory, and has a timeout and a limit on its output; the output and
 //! the exit status stay in the run's folder. A failed hook changes nothing else.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -189,21 +190,38 @@ impl Call<'_> {
         self.run_in_order(host, &Cancellation::default())
     }
 
+    /// Does the same with the program below a parent: our own program with its first arguments.
+    pub fn run_below(self, host: &Host, parent: &[OsString]) -> Result<Attended, String> {
+        self.run_with(host, &Cancellation::default(), parent)
+    }
+
     /// Does the same for an order that can be called off: the program is ended then.
     pub fn run_in_order(
         self,
         host: &Host,
         cancellation: &Cancellation,
     ) -> Result<Attended, String> {
+        self.run_with(host, cancellation, &[])
+    }
+
+    fn run_with(
+        self,
+        host: &Host,
+        cancellation: &Cancellation,
+        parent: &[OsString],
+    ) -> Result<Attended, String> {
         let (name, args) = self.argv.split_first().ok_or("it is empty")?;
-        let program = program(host, name)?;
+        let mut words = parent.to_vec();
+        words.push(program(host, name)?.into());
+        words.extend(args.iter().map(Into::into));
+        let program = PathBuf::from(words.remove(0));
         let cwd = [self.cwd, &host.home].into_iter().find(|d| d.join(".").is_dir());
         let cwd = cwd.unwrap_or(Path::new("/"));
         let start = |variables: &[(&'static str, String)]| {
             let stdin = self.stdin.as_ref().and_then(|file| file.try_clone().ok());
             let spawn = Spawn {
                 program: program.clone(),
-                args: args.iter().map(Into::into).collect(),
+                args: words.clone(),
                 set: variables.iter().map(|(k, v)| (k.into(), v.into())).collect(),
                 unset: [MARKER, AGENT_ENV].map(str::to_owned).to_vec(),
                 cwd: cwd.to_owned(),

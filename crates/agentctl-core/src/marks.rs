@@ -31,6 +31,9 @@ pub const SHIM: &str = "shim";
 /// The hidden subcommand that marks itself and becomes the agent.
 pub const STARTER: &str = "exec-agent";
 
+/// The hidden subcommand that is the parent of the command of a fuse.
+pub const FUSE_ACTION: &str = "fuse-action";
+
 /// The hidden subcommand that an agent runs as a hook: it holds one ask until somebody answers.
 pub const ASKER: &str = "asker";
 
@@ -214,6 +217,17 @@ pub(crate) fn shim_of(process: &Process) -> Option<&str> {
     let kept = folder.parent()?.file_name()?;
     let run = folder.file_name()?.to_str().filter(|r| is_session_id(r))?;
     (word == SHIM && kept == "runs").then_some(run)
+}
+
+/// Says whether a command line is that of the shim of a run. A command line is no proof.
+#[must_use]
+pub fn is_shim(process: &Process) -> bool {
+    shim_of(process).is_some()
+}
+
+/// Says whether a command line is that of the parent of a fuse's command. A command line is no proof.
+pub(crate) fn is_fuse_action(process: &Process) -> bool {
+    matches!(process.argv.as_slice(), [_, word, _, separator, ..] if word == FUSE_ACTION && separator == "--")
 }
 
 /// Says whether a command line is that of the daemon. A command line is no proof.

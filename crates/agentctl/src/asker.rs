@@ -257,7 +257,16 @@ impl Holding {
             Refused::because(format!("the caller cannot be checked: {failure}"))
         })?;
         let fleet = Fleet::new(host, ALL);
-        let answerer = fleet.answerer(peer.id.pid);
+        let mut answerer = fleet.answerer(peer.id.pid);
+        // A process that has connected can hand the connection on to another one. If the kernel does not list
+        // Unix sockets, the process that connected decides alone.
+        for pid in kernel.holders_of_peer(stream).map_err(|_| unseen())? {
+            if pid != peer.id.pid {
+                let holder = fleet.answerer(pid);
+                answerer.above.extend(holder.above);
+                answerer.unseen = answerer.unseen.or(holder.unseen);
+            }
+        }
         // The same process still has the pid, so what was seen is about it.
         let now = kernel.process(peer.id.pid).ok().flatten();
         if now.is_none_or(|now| now.id != peer.id) {

@@ -212,6 +212,7 @@ impl Loaded {
                 || metrics.is_some(),
             daemon,
             web,
+            has_screen: None,
         }
     }
 

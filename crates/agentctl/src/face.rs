@@ -54,7 +54,7 @@ pub use self::ask_page::{
     AskLine, AskLineKind, AskPageForm, ask_page, ask_text, with_visible_breaks,
 };
 pub use self::begin::{BeginAdapter, BeginDocument, begin_choices};
-pub use self::below::refused_below;
+pub use self::below::{order_from_agent, refused_below};
 pub use self::changes::ListChanges;
 pub use self::cleaned::{
     clean_line, not_cleaned, not_taken, rescue_lines, rescued_line, take_lines,
@@ -86,7 +86,7 @@ pub use self::group_launch::{
 pub use self::holders::holder_text;
 pub use self::inbox::{
     FieldWords, answer_flags, answer_hint, answered_line, ask_summary, ask_summary_pieces,
-    choice_text, field_reply, from_agent, key_words_remark, not_answered, several_questions_remark,
+    choice_text, field_reply, key_words_remark, not_answered, several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{

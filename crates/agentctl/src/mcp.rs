@@ -7,7 +7,9 @@
 mod bounded;
 mod caller;
 mod documents;
+mod incoming;
 mod limits;
+mod lines;
 mod log_page;
 mod orders;
 mod questions;
@@ -19,11 +21,13 @@ mod transport;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agentctl_core::kernel;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestMethod, CallToolRequestParams, CallToolResponse, ConstString, CustomRequest,
+    CustomResult, ErrorCode, Implementation, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::sync::watch;
 
@@ -74,6 +78,7 @@ struct Server {
 /// Serves the protocol until standard input ends.
 pub fn serve(loaded: Loaded, options: &McpOptions) -> Result<(), Failure> {
     let scope = Scope::of(&loaded.host, options.scope.as_deref())?;
+    kernel::keep_memory_together();
     let (ended, input_ended) = watch::channel(false);
     let (allow_control, permits) = (options.allow_control, Permits::new());
     let shared = Arc::new(Shared { loaded, allow_control, scope, permits, input_ended });
@@ -83,13 +88,17 @@ pub fn serve(loaded: Loaded, options: &McpOptions) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(limits::MAX_THREADS)
+        .thread_keep_alive(limits::THREAD_KEEP_ALIVE)
         .build()?;
     let served = runtime.block_on(async move {
         let running = server.serve(StdioTransport::new(ended)).await;
         match running {
             Ok(running) => running.waiting().await.map(drop).map_err(|error| error.to_string()),
-            // The client left before it began.
-            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            // The client left before it began, or before it read the first answer.
+            Err(
+                ServerInitializeError::ConnectionClosed(_)
+                | ServerInitializeError::TransportError { .. },
+            ) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     });
@@ -126,5 +135,19 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let result = tools::call(&self.shared, &self.entries, request, context).await;
         result.map(CallToolResponse::from)
+    }
+
+    /// Answers a request of an unknown method, or a call whose parameters the library could not read.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == CallToolRequestMethod::VALUE {
+            return Err(tools::malformed_call(request.params.as_ref()));
+        }
+        let method = agentctl_core::text::bounded(&request.method, limits::MAX_ECHO_BYTES);
+        let message = format!("there is no method `{method}`");
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
     }
 }

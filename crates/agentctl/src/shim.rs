@@ -1,8 +1,10 @@
-//! Two hidden subcommands: the shim, which is the parent of exactly one launched agent, and the starter, which
-//! marks its own process and then executes the agent.
+//! Three hidden subcommands: the shim, which is the parent of exactly one launched agent, the starter, which marks
+//! its own process and then executes the agent, and the parent of the command of a fuse.
 //!
 //! They are handled before arguments are parsed, so that the shim beside each agent needs little memory. No
 //! status depends on the shim: if it is killed, the agent goes on and only its exit code is lost.
+
+mod fuse_action;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,7 +23,7 @@ use agentctl_core::kernel::{
     Kernel, Spawn, Stdio, adopt_orphans, become_program, endless_pipe, inherited, reap,
 };
 use agentctl_core::launch::{self, AgentEnv};
-use agentctl_core::marks::{AGENT_ENV, MARKER, Marker, SHIM, STARTER};
+use agentctl_core::marks::{AGENT_ENV, FUSE_ACTION, MARKER, Marker, SHIM, STARTER};
 use agentctl_core::model::Exit;
 use agentctl_core::resolve::resolve;
 use agentctl_core::runs::{HookMoment, HookReport, Run, RunEnd, Spec, Started};
@@ -34,12 +36,13 @@ const ORPHAN_GRACE_PERIOD: Duration = Duration::from_secs(5);
 pub fn dispatch() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
     let result = match args.next()?.to_str()? {
-        SHIM => parent(&args.collect::<Vec<_>>()),
-        STARTER => become_agent(&args.collect::<Vec<_>>()),
+        SHIM => parent(&args.collect::<Vec<_>>()).map(|()| ExitCode::SUCCESS),
+        STARTER => become_agent(&args.collect::<Vec<_>>()).map(|()| ExitCode::SUCCESS),
+        FUSE_ACTION => fuse_action::attend(&args.collect::<Vec<_>>()),
         _ => return None,
     };
     Some(match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // stderr is that of the agent, or closed.
             let _unread = writeln!(io::stderr(), "agentctl: {error}");

@@ -1,6 +1,7 @@
 //! The question `doctor`: checks of the kernel's mechanisms, the daemon, the configuration and each agent.
 
 mod configured;
+mod interfaces;
 mod shells;
 mod web;
 
@@ -38,7 +39,7 @@ pub struct DoctorDocument {
 /// One check of `doctor`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Check {
-    /// `kernel`, `events`, `daemon`, `web`, `control`, `config`, `shell`, or an adapter's name.
+    /// `kernel`, `events`, `daemon`, `web`, `mcp`, `top`, `control`, `config`, `shell`, or an adapter's name.
     pub area: String,
     /// The object of the check.
     pub name: String,
@@ -89,6 +90,8 @@ pub struct DoctorContext {
     pub daemon: DaemonState,
     /// The page in the browser.
     pub web: WebContext,
+    /// The streams of this command are a terminal with a screen; `None` if it was not asked for one.
+    pub has_screen: Option<bool>,
 }
 
 /// The facts about the page in the browser.
@@ -159,6 +162,8 @@ impl Fleet {
         checks.push(changes(self, &context.daemon));
         checks.push(configured::daemon(context));
         checks.extend(web::checks(&context.web));
+        checks.push(interfaces::mcp(&self.host));
+        checks.extend(context.has_screen.map(interfaces::top));
         checks.extend(control(&self.host));
         checks.extend(configured::file(&self.host, context));
         checks.extend(self.configuration_checks(context));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Fleet, Rows};
 use crate::adapters::control::{FirstWords, Handshake, Order};
-use crate::model::{Fault, Session, is_session_id};
+use crate::model::{Fault, InternedName, Session, is_session_id};
 use crate::names::{BranchGroups, Names};
 use crate::runs::{FIRST_OUTPUT_BYTES, Run, RunEnd, Runs, Spec, Started, beginning};
 
@@ -201,6 +201,15 @@ pub(super) fn add_branch_group(session: &mut Session, branches: &mut BranchGroup
     if session.group.is_none() {
         session.group = session.cwd.as_deref().and_then(|cwd| branches.group_of(cwd));
     }
+}
+
+/// Returns the adapter and the session of a run of this id, as far as they are recorded.
+#[must_use]
+pub(crate) fn recorded_session(fleet: &Fleet, run: &str) -> Option<(InternedName, String)> {
+    let run = Runs::of(&fleet.host).run(run);
+    let spec = run.spec()?;
+    let adapter = fleet.adapter(&spec.adapter)?;
+    Some((adapter.name(), session_of(fleet, &run, &spec)?))
 }
 
 /// Returns the session of a run: as the launcher wrote it, as the first output of the agent names it, or as

@@ -51,6 +51,8 @@ pub enum AnswererLink {
     AgentMark,
     /// The daemon runs it as the action of a fuse, which agents can set too.
     FuseAction,
+    /// It carries the mark of a run whose agent has ended: see [`Answerer::left_behind`].
+    EndedRunMark,
     /// It launched an agent above, or the agent that launched that one, and so on. It is no ancestor: a launched
     /// agent is detached.
     Launcher,
@@ -63,6 +65,10 @@ pub struct Answerer {
     pub pid: u32,
     /// The agents that it runs below, nearest first.
     pub above: Vec<AnswererAbove>,
+    /// The processes of its line that an agent left behind when it ended. A shell in which an agent has run may answer;
+    /// only an order that comes with a token alone is refused.
+    #[serde(default)]
+    pub left_behind: Vec<AnswererAbove>,
     /// The kernel did not show its ancestors, for this reason.
     pub unseen: Option<String>,
 }
@@ -78,7 +84,12 @@ impl Answerer {
     #[must_use]
     pub fn of(fleet: &Fleet, pid: u32) -> Self {
         let kernel = &fleet.host.kernel;
-        let unseen = |why: String| Self { pid, above: Vec::new(), unseen: Some(why) };
+        let unseen = |why: String| Self {
+            pid,
+            above: Vec::new(),
+            left_behind: Vec::new(),
+            unseen: Some(why),
+        };
         let process = match kernel.process(pid) {
             Ok(Some(process)) => process,
             Ok(None) => return unseen(format!("process {pid} has ended")),
@@ -99,7 +110,7 @@ impl Answerer {
                 links.extend(seen.program(process));
             }
             links.extend(seen.marked(process));
-            links.extend(seen.fuse_action(process, line.get(at + 1)));
+            links.extend(seen.fuse_action(process));
             for link in links {
                 if !above.contains(&link) {
                     above.push(link);
@@ -107,9 +118,10 @@ impl Answerer {
             }
         }
         if !above.is_empty() {
-            above.extend(launchers(fleet, &above));
+            above.extend(seen.launchers(&above));
         }
-        Self { pid, above, unseen: None }
+        let left_behind = line.iter().filter_map(|process| seen.left_behind(process)).collect();
+        Self { pid, above, left_behind, unseen: None }
     }
 
     /// Returns the links to the nearest agent above this process: several if it serves several sessions. A mark
@@ -167,10 +179,15 @@ impl Answerer {
             // The session of this agent is not known: it may be the one that asks.
             None => true,
         };
-        let others = fleet.host.agents_may_answer_others
-            && self.shares_configuration(fleet)
-            && self.launchers_share_configuration(fleet);
+        let others = self.may_answer_others(fleet) && self.launchers_share_configuration(fleet);
         !others || self.above.iter().any(is_ours)
+    }
+
+    /// Says whether the configuration of the agents above lets this process answer for agents that are neither its own
+    /// nor above it.
+    #[must_use]
+    pub fn may_answer_others(&self, fleet: &Fleet) -> bool {
+        fleet.host.agents_may_answer_others && self.shares_configuration(fleet)
     }
 
     /// Says whether the agents above the answering process were started with the configuration file that this
@@ -182,7 +199,8 @@ impl Answerer {
 
     /// Says the same of the agents that launched the agents above: an agent can launch another one with a
     /// configuration file of its own choice. A launcher that has ended proves nothing.
-    fn launchers_share_configuration(&self, fleet: &Fleet) -> bool {
+    #[must_use]
+    pub fn launchers_share_configuration(&self, fleet: &Fleet) -> bool {
         self.share(fleet, |link| link == AnswererLink::Launcher)
     }
 
@@ -218,15 +236,16 @@ impl Seen<'_> {
         served.map(|session| link(process, key(session), AnswererLink::Agent)).collect()
     }
 
-    /// The sessions of the run whose shim this is; one that is not known if none is listed. The shim adopts every
-    /// orphan of its agent, so it is above a process that left the agent's tree.
+    /// The sessions of the run whose shim this is; the recorded one if none lives. The shim adopts every orphan of its
+    /// agent, so it is above a process that left the agent's tree.
     fn behind_shim(&self, process: &Process) -> Vec<AnswererAbove> {
         let Some(run) = marks::shim_of(process) else { return Vec::new() };
         let of_run = self.sessions.iter().filter(|session| session.run.as_deref() == Some(run));
         let mut links: Vec<AnswererAbove> =
             of_run.map(|session| link(process, key(session), AnswererLink::Shim)).collect();
         if links.is_empty() {
-            links.push(link(process, None, AnswererLink::Shim));
+            // The agent has ended, and its shim stays for a while: the run knows the session.
+            links.push(link(process, self.recorded(run), AnswererLink::Shim));
         }
         links
     }
@@ -262,48 +281,75 @@ impl Seen<'_> {
         links
     }
 
-    /// The action of a fuse, by its variables. A child of the daemon that has neither those nor the variables of a
-    /// notification has emptied its environment.
-    fn fuse_action(&self, process: &Process, parent: Option<&Process>) -> Option<AnswererAbove> {
-        let is_below_daemon = || parent.is_some_and(marks::is_daemon);
-        let is_action = self.variable(process, hook::FUSE_ID).is_some_and(|id| !id.is_empty())
-            || (is_below_daemon() && self.variable(process, hook::TITLE).is_none());
-        is_action.then(|| link(process, None, AnswererLink::FuseAction))
+    /// The mark of a run whose agent has ended.
+    fn left_behind(&self, process: &Process) -> Option<AnswererAbove> {
+        let marker = self.variable(process, MARKER).and_then(|text| Marker::parse(&text))?;
+        (!lives(self.fleet, &marker))
+            .then(|| link(process, self.recorded(&marker.run), AnswererLink::EndedRunMark))
+    }
+
+    /// The parent of a fuse's command, which adopts every orphan of the command; or its variables.
+    fn fuse_action(&self, process: &Process) -> Option<AnswererAbove> {
+        let is_marked = || self.variable(process, hook::FUSE_ID).is_some_and(|id| !id.is_empty());
+        (marks::is_fuse_action(process) || is_marked())
+            .then(|| link(process, None, AnswererLink::FuseAction))
+    }
+
+    /// Returns the agents that launched the agents above, as the environment of each agent names its launcher. A
+    /// launcher whose session is not known may be any agent.
+    fn launchers(&self, above: &[AnswererAbove]) -> Vec<AnswererAbove> {
+        const MAX_LAUNCHERS: usize = 32;
+        let kernel = &self.fleet.host.kernel;
+        let mut found: Vec<AnswererAbove> = Vec::new();
+        let mut pids: Vec<u32> = above.iter().map(|above| above.pid).collect();
+        while let Some(pid) = pids.pop().filter(|_| found.len() < MAX_LAUNCHERS) {
+            let Some(process) = kernel.process(pid).ok().flatten() else { continue };
+            let mark = self.variable(&process, LAUNCHED_BY);
+            let Some(mark) = mark.as_deref().and_then(LaunchMark::parse) else { continue };
+            // A process that has ended, or another one with its pid, names no further launcher.
+            let (pid, ticks) = mark.process.unwrap_or_default();
+            let launcher = kernel.process(pid).ok().flatten();
+            let launcher = launcher.filter(|launcher| launcher.id.start_ticks == ticks);
+            let links = self
+                .launcher_sessions(&mark, launcher.as_ref())
+                .into_iter()
+                .map(|session| AnswererAbove { pid, session, link: AnswererLink::Launcher });
+            let new: Vec<_> = links.filter(|link| !found.contains(link)).collect();
+            if launcher.is_some() && !new.is_empty() {
+                pids.push(pid);
+            }
+            found.extend(new);
+        }
+        found
+    }
+
+    /// Returns the sessions of a launcher: the one that its mark names, or those that its process serves now.
+    fn launcher_sessions(
+        &self,
+        mark: &LaunchMark,
+        launcher: Option<&Process>,
+    ) -> Vec<Option<AnswererSession>> {
+        if let Some((adapter, id)) = &mark.session {
+            let adapter = self.fleet.adapter(adapter);
+            return vec![
+                adapter.map(|adapter| AnswererSession { adapter: adapter.name(), id: id.clone() }),
+            ];
+        }
+        let served = launcher.map(|launcher| self.sessions_served_by(launcher)).unwrap_or_default();
+        let sessions: Vec<_> = served.into_iter().map(|link| link.session).collect();
+        if sessions.is_empty() { vec![None] } else { sessions }
+    }
+
+    /// The session of a run, as the run records it.
+    fn recorded(&self, run: &str) -> Option<AnswererSession> {
+        let (adapter, id) = fleet::recorded_session(self.fleet, run)?;
+        Some(AnswererSession { adapter, id })
     }
 
     fn variable(&self, process: &Process, name: &str) -> Option<String> {
         let values = self.fleet.host.kernel.environ(&process.id, &[name]).ok()?;
         values.into_iter().next().flatten()
     }
-}
-
-/// Returns the agents that launched the agents above, as the environment of each agent names its launcher.
-fn launchers(fleet: &Fleet, above: &[AnswererAbove]) -> Vec<AnswererAbove> {
-    const MAX_LAUNCHERS: usize = 32;
-    let kernel = &fleet.host.kernel;
-    let mut found: Vec<AnswererAbove> = Vec::new();
-    let mut pids: Vec<u32> = above.iter().map(|above| above.pid).collect();
-    while let Some(pid) = pids.pop().filter(|_| found.len() < MAX_LAUNCHERS) {
-        let Some(process) = kernel.process(pid).ok().flatten() else { continue };
-        let values = kernel.environ(&process.id, &[LAUNCHED_BY]).unwrap_or_default();
-        let mark = values.into_iter().next().flatten();
-        let Some(mark) = mark.as_deref().and_then(LaunchMark::parse) else { continue };
-        let Some((adapter, id)) = mark.session else { continue };
-        let Some(adapter) = fleet.adapter(&adapter) else { continue };
-        let session = Some(AnswererSession { adapter: adapter.name(), id });
-        let (pid, ticks) = mark.process.unwrap_or_default();
-        let link = AnswererAbove { pid, session, link: AnswererLink::Launcher };
-        if found.contains(&link) {
-            continue;
-        }
-        // A process that has ended, or another one with its pid, names no further launcher.
-        let launcher = kernel.process(pid).ok().flatten();
-        if launcher.is_some_and(|launcher| launcher.id.start_ticks == ticks) {
-            pids.push(pid);
-        }
-        found.push(link);
-    }
-    found
 }
 
 fn link(process: &Process, session: Option<AnswererSession>, link: AnswererLink) -> AnswererAbove {
@@ -376,6 +422,41 @@ mod tests {
         let sessions = ["1", "2"].map(|id| session("opencode", id, &us)).to_vec();
         let seen = seen(&fleet, sessions);
         assert_eq!(ids(&seen.sessions_served_by(&us)), ["1", "2"]);
+    }
+
+    /// Starts a process with this launch mark.
+    fn launched(fleet: &Fleet, mark: &LaunchMark) -> (Sleeping, AnswererAbove) {
+        let mut command = Command::new("sleep");
+        command.arg("600").env(LAUNCHED_BY, mark.to_string());
+        let child = Sleeping(command.spawn().expect("started"));
+        let process = fleet.host.kernel.process(child.0.id()).expect("readable").expect("alive");
+        let above = link(&process, None, AnswererLink::Agent);
+        (child, above)
+    }
+
+    #[test]
+    fn a_launcher_without_a_session_in_the_mark_is_every_session_that_it_serves() {
+        let fleet = fleet();
+        let us = fleet.host.kernel.process(std::process::id()).expect("readable").expect("alive");
+        let process = Some((us.id.pid, us.id.start_ticks));
+        let mark = LaunchMark { depth: 1, limits: (2, 8), session: None, process };
+        let (_child, above) = launched(&fleet, &mark);
+        let sessions = ["1", "2"].map(|id| session("opencode", id, &us)).to_vec();
+        let launchers = seen(&fleet, sessions).launchers(&[above]);
+        assert_eq!(ids(&launchers), ["1", "2"]);
+    }
+
+    #[test]
+    fn a_launcher_of_which_no_session_is_known_may_be_any_agent() {
+        let fleet = fleet();
+        let us = fleet.host.kernel.process(std::process::id()).expect("readable").expect("alive");
+        for process in [None, Some((us.id.pid, us.id.start_ticks)), Some((us.id.pid, 1))] {
+            let mark = LaunchMark { depth: 1, limits: (2, 8), session: None, process };
+            let (_child, above) = launched(&fleet, &mark);
+            let launchers = seen(&fleet, Vec::new()).launchers(&[above]);
+            let sessions: Vec<_> = launchers.iter().map(|link| link.session.as_ref()).collect();
+            assert_eq!(sessions, [None], "{process:?}");
+        }
     }
 
     #[test]

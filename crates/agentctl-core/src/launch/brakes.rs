@@ -161,7 +161,7 @@ fn may_be_below(fleet: &Fleet, this: &Process) -> bool {
             Err(_) => process.uid == Some(kernel.uid()),
         };
         marks::shim_of(process).is_some()
-            || marks::is_daemon(process)
+            || marks::is_fuse_action(process)
             || is_candidate()
             || is_marked()
     })

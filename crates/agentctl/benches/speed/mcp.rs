@@ -16,6 +16,9 @@ const MOST_START_MS: f64 = 50.0;
 const MOST_ABOVE_MS: f64 = 5.0;
 /// The most resident memory, in MB.
 const MOST_MB: u64 = 25;
+/// Calls before the memory is read, and how many of them are under way at once.
+const CALLS: usize = 10_000;
+const CALLS_AT_ONCE: usize = 100;
 /// The most CPU time while nothing happens, in milliseconds a minute: 0.0 % of a core.
 const MOST_IDLE_MS: f64 = 30.0;
 
@@ -49,6 +52,28 @@ impl Server {
         serde_json::from_str(&line).expect("JSON")
     }
 
+    /// Sends calls of several kinds at once and reads all answers.
+    fn mixed(&mut self) {
+        for id in 0..CALLS_AT_ONCE {
+            let (tool, arguments) = match id % 4 {
+                0 => ("list_sessions", json!({})),
+                1 => ("list_asks", json!({})),
+                2 => ("list_sessions", json!({"limit": 200, "status": ["waiting", "idle"]})),
+                _ => ("read_log", json!({"id": "nosuchsession"})),
+            };
+            let params = json!({"name": tool, "arguments": arguments});
+            let call =
+                json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+            let input = self.process.child.stdin.as_mut().expect("piped");
+            writeln!(input, "{call}").expect("written");
+        }
+        for _ in 0..CALLS_AT_ONCE {
+            let mut line = String::new();
+            self.answers.read_line(&mut line).expect("an answer");
+            assert!(line.contains("\"result\""), "{line}");
+        }
+    }
+
     fn list(&mut self) {
         let listed = self.ask("tools/call", json!({"name": "list_sessions", "arguments": {}}));
         assert_eq!(listed["result"]["isError"], false, "{listed}");
@@ -60,7 +85,8 @@ impl Bench<'_> {
     pub(crate) fn mcp(&mut self) {
         let start = "mcp: from its start to the list of its tools".to_owned();
         let list = "mcp: `list_sessions`, above `agentctl list`".to_owned();
-        let memory = "mcp: resident memory after 100 lists".to_owned();
+        let memory =
+            format!("mcp: resident memory after {CALLS} mixed calls, {CALLS_AT_ONCE} at once");
         let idle = format!("mcp: idle for {} s", IDLE.as_secs());
         if ![&start, &list, &memory, &idle].iter().any(|what| self.wanted(what)) {
             return;
@@ -89,8 +115,8 @@ impl Bench<'_> {
         let result = format!("{above:.1} ms above {command:.1} ms");
         let target = format!("at most {MOST_ABOVE_MS} ms");
         self.state(list, result, target, above <= MOST_ABOVE_MS);
-        for _ in 0..100 {
-            server.list();
+        for _ in 0..CALLS / CALLS_AT_ONCE {
+            server.mixed();
         }
         let pid = server.process.child.id();
         let resident = memory_bytes(pid, "VmRSS:") >> 20;

@@ -1,6 +1,6 @@
 //! `agentctl doctor`: the checks of this machine, the mechanisms in use, and missing parts.
 
-use agentctl_core::ask::{Check, CheckState};
+use agentctl_core::ask::{Check, CheckState, DoctorContext};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 
@@ -22,7 +22,9 @@ pub(super) struct DoctorArgs {
 }
 
 pub(super) fn cmd_doctor(ui: &mut Ui, loaded: &Loaded, args: &DoctorArgs) -> Outcome {
-    let document = loaded.fleet().doctor(&doctor_context(loaded));
+    let has_screen = Some(super::top::is_possible(ui));
+    let context = DoctorContext { has_screen, ..doctor_context(loaded) };
+    let document = loaded.fleet().doctor(&context);
     if args.json {
         ui.json(&document)?;
     } else {

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use crate::config::{Loaded, WebAddress, WebSettings, check_web_host};
 use crate::daemon::service;
-use crate::face::from_agent;
+use crate::face::order_from_agent;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::place::Place;
 use crate::ui::Ui;
@@ -178,7 +178,7 @@ fn settings(ui: &mut Ui, loaded: &Loaded, args: &WebArgs) -> Result<WebSettings,
     if settings.control {
         let answerer = Answerer::this_process(&loaded.fleet());
         if !answerer.above.is_empty() {
-            return Err(from_agent(&answerer));
+            return Err(order_from_agent(&answerer));
         }
     }
     Ok(settings)

@@ -5,6 +5,7 @@
 //! wall-clock times and are computed anew at each wake-up; the snapshot once a minute makes sure that a
 //! changed clock or a suspended machine is noticed.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -19,7 +20,7 @@ use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
 use agentctl_core::hooks::{Call, HOOK_TIMEOUT};
 use agentctl_core::host::Host;
 use agentctl_core::locks;
-use agentctl_core::marks::hook;
+use agentctl_core::marks::{FUSE_ACTION, hook};
 use agentctl_core::model::{
     EndedBy, EndedByKind, Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
 };
@@ -33,6 +34,8 @@ const MAX_FIRING: usize = 8;
 const CLAIM_RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Minimum interval between two readings of the cost of a session: each one reads its whole file.
 const COST_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the parent of a command has beyond the timeout of the command, which it enforces itself.
+const PARENT_GRACE_PERIOD: Duration = Duration::from_secs(30);
 /// Maximum number of bytes of a command's output in the log.
 const MAX_LOGGED_BYTES: usize = 4 << 10;
 
@@ -483,8 +486,10 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
     ];
     let told = serde_json::to_vec(event).map_err(|e| e.to_string())?;
     let stdin = pipe_with(told).map_err(|e| e.to_string())?;
-    let attended =
-        Call { argv, variables, cwd: &cwd, stdin: Some(stdin), limit: HOOK_TIMEOUT }.run(host);
+    let parent = parent_of_command(host, fuse.map_or("-", |f| f.id.as_str()));
+    let limit = HOOK_TIMEOUT + PARENT_GRACE_PERIOD;
+    let call = Call { argv, variables, cwd: &cwd, stdin: Some(stdin), limit };
+    let attended = call.run_below(host, &parent);
     let said = attended.as_ref().map(|a| a.said.clone()).unwrap_or_default();
     let said = String::from_utf8_lossy(&said[..said.len().min(MAX_LOGGED_BYTES)]).trim().to_owned();
     let words = if said.is_empty() { String::new() } else { format!("; output: {said}") };
@@ -492,6 +497,13 @@ fn run(host: &Arc<Host>, argv: &[String], event: &Event) -> Result<String, Strin
         None => Ok(format!("done{words}")),
         Some(why) => Err(format!("{why}{words}")),
     }
+}
+
+/// Returns the program and the first arguments of the process that runs the command of a fuse: it ends the command in
+/// time, and every process of the command can be told by it.
+fn parent_of_command(host: &Host, fuse: &str) -> Vec<OsString> {
+    let words = [FUSE_ACTION, fuse, "--"].map(OsString::from);
+    std::iter::once(host.program.clone().into()).chain(words).collect()
 }
 
 /// Returns a pipe to read these bytes from. A thread writes them, so a command that does not read its stdin

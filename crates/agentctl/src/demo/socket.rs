@@ -4,6 +4,7 @@
 //! its end and gets no reply.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -51,6 +52,7 @@ impl Request {
 pub(super) fn listen(home: &Home, pid: u32, sender: &Sender<Event>) -> io::Result<()> {
     home.remove_live(pid);
     let listener = UnixListener::bind(home.socket(pid))?;
+    std::fs::set_permissions(home.socket(pid), std::fs::Permissions::from_mode(0o600))?;
     let to = sender.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {

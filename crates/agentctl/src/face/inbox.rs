@@ -195,6 +195,9 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
                 None => failure,
             }
         }
+        AnswerError::FromAgent(answerer) if answerer.may_answer_others(fleet) => {
+            super::below::answer_refused_below(fleet, &answerer, text)
+        }
         AnswerError::FromAgent(answerer) => from_agent(&answerer),
         AnswerError::Busy => Failure::new(
             Kind::Refused,
@@ -219,8 +222,7 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
 }
 
 /// Says that a process may not answer, because it runs below an agent or cannot be examined.
-#[must_use]
-pub fn from_agent(answerer: &Answerer) -> Failure {
+fn from_agent(answerer: &Answerer) -> Failure {
     let failure = match (answerer.above.first(), &answerer.unseen) {
         (Some(_), _) => {
             let message = format!("{}: agents may not answer", link_above(answerer));
@@ -235,9 +237,10 @@ pub fn from_agent(answerer: &Answerer) -> Failure {
 }
 
 /// Says how the answering process is linked to an agent: by the nearest link whose session is known.
-fn link_above(answerer: &Answerer) -> String {
+pub(super) fn link_above(answerer: &Answerer) -> String {
     let known = answerer.above.iter().find(|above| above.session.is_some());
-    let Some(above) = known.or(answerer.above.first()) else { return String::new() };
+    let nearest = known.or(answerer.above.first()).or(answerer.left_behind.first());
+    let Some(above) = nearest else { return String::new() };
     let pid = above.pid;
     let session = above.session.as_ref();
     let name = session.map(|session| format!("{} {}", session.adapter, session.id));
@@ -247,6 +250,9 @@ fn link_above(answerer: &Answerer) -> String {
         AnswererLink::Shim => format!("this process runs below the shim of {name} (pid {pid})"),
         AnswererLink::RunMark | AnswererLink::AgentMark => {
             format!("{name} started this process (pid {pid} has its mark)")
+        }
+        AnswererLink::EndedRunMark => {
+            format!("{name} has ended and started this process (pid {pid} has its mark)")
         }
         AnswererLink::Launcher => format!("{name} launched the agent above this process"),
         AnswererLink::FuseAction => {

@@ -59,14 +59,45 @@ impl Cutter {
     }
 
     fn text(&mut self, text: &mut String) {
-        let most = MAX_TEXT_CHARS.min(self.left);
-        if let Some((end, _)) = text.char_indices().nth(most) {
-            text.truncate(end);
-            text.push('…');
-            self.cut = true;
-        }
+        self.cut |= cut_text(text, MAX_TEXT_CHARS.min(self.left));
         self.left -= text.chars().count().min(self.left);
     }
+}
+
+/// Cuts a text to this many characters, the mark of the cut included. Says whether something was cut.
+fn cut_text(text: &mut String, most: usize) -> bool {
+    if text.chars().nth(most).is_none() {
+        return false;
+    }
+    let end = text.char_indices().nth(most.saturating_sub(1)).map_or(0, |(end, _)| end);
+    text.truncate(end);
+    text.push('…');
+    true
+}
+
+/// Cuts every text of an error: it may repeat what the client sent.
+pub(super) fn cut_error(mut value: Value) -> Value {
+    match &mut value {
+        Value::String(text) => {
+            cut_text(text, MAX_TEXT_CHARS);
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = cut_error(item.take())),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|field| *field = cut_error(field.take()));
+        }
+        _ => {}
+    }
+    value
+}
+
+/// Returns the hint of the command line with the words of this server: a client has tools and no commands.
+pub(super) fn hint_for_clients(hint: &str) -> String {
+    const WORDS: [(&str, &str); 3] = [
+        ("`agentctl list --all --since all`", "`list_sessions` with `since` = `all`"),
+        ("`agentctl list --all`", "`list_sessions` with `all`"),
+        ("`agentctl asks`", "`list_asks`"),
+    ];
+    WORDS.iter().fold(hint.to_owned(), |hint, (command, tool)| hint.replace(command, tool))
 }
 
 /// Replaces the arguments of a call by the beginning of their JSON if that is too long: they may have any shape.
@@ -104,7 +135,7 @@ mod tests {
         let (cut, was_cut) =
             cut_message(json!({"text": long, "tool_calls": [call], "tool_results": many}));
         assert!(was_cut);
-        assert_eq!(cut["text"].as_str().map(|text| text.chars().count()), Some(MAX_TEXT_CHARS + 1));
+        assert_eq!(cut["text"].as_str().map(|text| text.chars().count()), Some(MAX_TEXT_CHARS));
         assert!(cut["tool_calls"][0]["input"].is_string(), "{}", cut["tool_calls"]);
         assert!(cut.to_string().chars().count() < MAX_MESSAGE_CHARS + 3000);
     }

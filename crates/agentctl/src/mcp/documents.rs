@@ -1,8 +1,7 @@
 //! The results of the tools: the documents of the command line, with the notice that they are data.
 
 use agentctl_core::ask::{
-    AnswerDocument, AsksDocument, LaunchDocument, SendDocument, SessionVerdict, StatusDocument,
-    StopDocument,
+    AsksDocument, LaunchDocument, SendDocument, SessionVerdict, StatusDocument,
 };
 use agentctl_core::model::{Ask, Fault, Message, Session};
 use agentctl_core::wait::End;
@@ -128,10 +127,3 @@ pub(super) struct SentDocument {
     /// The session had ended and goes on; null if it was alive.
     pub(super) resumed: Option<LaunchDocument>,
 }
-
-/// The result of `launch`.
-pub(super) type LaunchedDocument = LaunchDocument;
-/// The result of `stop`.
-pub(super) type StoppedDocument = StopDocument;
-/// The result of `answer`.
-pub(super) type AnsweredDocument = AnswerDocument;

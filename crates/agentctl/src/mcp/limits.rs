@@ -7,6 +7,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::failure::{Failure, Kind};
 
+/// Longest text of a client that an error repeats.
+pub(super) const MAX_ECHO_BYTES: usize = 200;
+/// Resident memory above which free memory is given back after a call.
+pub(super) const MAX_FREE_MEMORY_BYTES: u64 = 20 << 20;
 /// Longest line of a client.
 pub(super) const MAX_LINE_BYTES: usize = 4 << 20;
 /// Sessions in one result, and how many there are without a limit in the request.
@@ -35,6 +39,8 @@ const MAX_QUESTIONS: usize = 8;
 const MAX_ORDERS: usize = 8;
 /// Waits at once: they sleep.
 const MAX_WAITS: usize = 64;
+/// How long a thread without work stays: its stack is given back with it.
+pub(super) const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// Threads for questions, orders, waits and the two standard streams.
 pub(super) const MAX_THREADS: usize = MAX_QUESTIONS + MAX_ORDERS + MAX_WAITS + 8;
 

@@ -4,19 +4,22 @@ use std::path::{Path, PathBuf};
 
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
-    AnswerRequest, AsksRequest, Fleet, LaunchDocument, LaunchOptions, LaunchRequest, LaunchSubject,
-    PromptContext, SendRequest, StopRequest, StopSelection, TextOrBytes, WorktreeRequest,
+    AnswerDocument, AnswerRequest, AsksRequest, Fleet, LaunchDocument, LaunchOptions,
+    LaunchRequest, LaunchSubject, NotStarted, PromptContext, SendRequest, StopDocument,
+    StopRequest, StopSelection, TextOrBytes, WordRefusal, WorktreeRequest,
 };
 use agentctl_core::stop::StopOptions;
 use agentctl_core::worktrees::make;
 
 use super::caller::{check_not_above, check_runs_not_above};
-use super::documents::{AnsweredDocument, LaunchedDocument, SentDocument, StoppedDocument};
+use super::documents::SentDocument;
 use super::requests::{LaunchAgent, SendMessage, StopSessions};
+use super::scope::Scope;
 use super::tools::{Answered, Cancelled};
 use super::{Shared, limits};
 use crate::face::{
-    not_answered, not_made, not_sent, not_started, stop_failure, stop_kind, unconfirmed, unresolved,
+    not_answered, not_made, not_sent, not_started, refused_word, stop_failure, stop_kind,
+    unconfirmed, unresolved,
 };
 use crate::failure::{Failure, Kind};
 
@@ -26,7 +29,7 @@ pub(super) fn launch(
     shared: &Shared,
     request: LaunchAgent,
     _cancelled: &Cancelled,
-) -> Result<Answered<LaunchedDocument>, Failure> {
+) -> Result<Answered<LaunchDocument>, Failure> {
     shared.loaded.check_launch()?;
     if request.prompt.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "the prompt is empty"));
@@ -64,7 +67,21 @@ fn start(
     launch: &LaunchRequest,
 ) -> Result<LaunchDocument, Failure> {
     let launched = fleet.launch(launch, &shared.loaded.defaults, &mut |_| ());
-    launched.map_err(|why| not_started(fleet, why))
+    launched.map_err(|why| match why {
+        NotStarted::Words(why) => refused_word_in_scope(&shared.scope, &why),
+        why => not_started(fleet, why),
+    })
+}
+
+/// Says why a session cannot have this name, without naming a session outside of the scope.
+fn refused_word_in_scope(scope: &Scope, why: &WordRefusal) -> Failure {
+    let name = match why {
+        WordRefusal::Taken { name, session } if !scope.admits(session.cwd.as_deref()) => name,
+        WordRefusal::BeginsId { text, .. } if scope.directory().is_some() => text,
+        _ => return refused_word(why),
+    };
+    let message = format!("the name `{name}` is taken");
+    Failure::new(Kind::Refused, message).hint("choose another name")
 }
 
 /// Returns the permissions of an agent that is launched from here: the configured ones, but never all.
@@ -176,7 +193,7 @@ pub(super) fn stop(
     shared: &Shared,
     request: StopSessions,
     _cancelled: &Cancelled,
-) -> Result<Answered<StoppedDocument>, Failure> {
+) -> Result<Answered<StopDocument>, Failure> {
     limits::ids(&request.ids)?;
     let fleet = shared.loaded.fleet();
     let ids: Result<Vec<String>, Failure> =
@@ -205,7 +222,7 @@ pub(super) fn answer(
     shared: &Shared,
     request: AnswerRequest,
     _cancelled: &Cancelled,
-) -> Result<Answered<AnsweredDocument>, Failure> {
+) -> Result<Answered<AnswerDocument>, Failure> {
     let fleet = shared.loaded.fleet();
     if shared.scope.directory().is_some() {
         let asks = AsksRequest { select: vec![request.ask.clone()], ..AsksRequest::default() };

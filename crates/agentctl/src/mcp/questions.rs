@@ -28,12 +28,13 @@ pub(super) fn list_sessions(
     let rows = session_list(&fleet, &request.query(&fleet)?).rows;
     let mut faults = rows.faults.clone();
     faults.extend(shared.loaded.source_faults());
+    let faults = shared.scope.faults(faults);
     let admitted = rows.iter().filter(|session| shared.scope.admits(session.cwd.as_deref()));
     let (mut sessions, mut total) = (Vec::new(), 0);
     for session in admitted {
         total += 1;
         if total <= limit {
-            sessions.push(without_evidence(session));
+            sessions.push(shared.scope.shown(without_evidence(session)));
         }
     }
     let truncated = total > sessions.len();
@@ -56,8 +57,10 @@ pub(super) fn get_session(
     let fleet = shared.loaded.fleet();
     let text = shared.named(&fleet, &request.id)?;
     let found = fleet.status(&text).map_err(|why| unresolved(&fleet, &text, why))?;
-    let why = WhyDocument::of(&found.document.session).verdict;
-    Ok(SessionDocument { session: found.document, why, faults: found.faults }.into())
+    let (mut document, faults) = (found.document, shared.scope.faults(found.faults));
+    let why = WhyDocument::of(&document.session).verdict;
+    document.session = shared.scope.shown(document.session);
+    Ok(SessionDocument { session: document, why, faults }.into())
 }
 
 /// `read_log`: the question of `agentctl logs`.
@@ -113,7 +116,11 @@ pub(super) fn wait_for(
             faults.extend(waited.faults.iter().cloned());
             faults.sort();
             faults.dedup();
-            return Ok(WaitedDocument { faults, ..waited_document(waited) }.into());
+            let mut document = waited_document(waited);
+            document.faults = shared.scope.faults(faults);
+            document.sessions =
+                document.sessions.into_iter().map(|session| shared.scope.shown(session)).collect();
+            return Ok(document.into());
         }
     }
 }
@@ -142,6 +149,7 @@ pub(super) fn list_asks(
     let document = fleet.asks(&asks);
     let mut document = document.map_err(|found| unresolved(&fleet, &found.text, found.why))?;
     document.asks.retain(|ask: &Ask| shared.scope.admits(ask.cwd.as_deref()));
+    document.faults = shared.scope.faults(document.faults);
     let truncated = document.asks.len() > limits::MAX_ASKS;
     document.asks.truncate(limits::MAX_ASKS);
     Ok(AskListDocument { document, truncated }.into())

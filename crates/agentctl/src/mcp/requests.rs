@@ -28,6 +28,7 @@ pub(super) struct ListSessions {
     /// Ended sessions since then: a span such as `7d` or `12h`, a date, or `all`. The default is `7d`. Implies `all`.
     pub(super) since: Option<String>,
     /// Number of sessions at most: 1 to 200, default 50.
+    #[schemars(range(min = 1, max = 200))]
     pub(super) limit: Option<usize>,
 }
 
@@ -88,6 +89,7 @@ pub(super) struct ReadLog {
     pub(super) id: String,
     /// Number of messages: 1 to 50, default 10.
     #[serde(default)]
+    #[schemars(range(min = 1, max = 50))]
     pub(super) last: Option<usize>,
     /// The value of `before` in an earlier result: the messages before that page.
     #[serde(default)]
@@ -131,6 +133,7 @@ impl From<WaitCondition> for Until {
 #[serde(deny_unknown_fields)]
 pub(super) struct WaitFor {
     /// The sessions, 1 to 20.
+    #[schemars(length(min = 1, max = 20))]
     pub(super) ids: Vec<String>,
     /// The condition; the default is `turn_over`.
     #[serde(default)]
@@ -140,6 +143,7 @@ pub(super) struct WaitFor {
     pub(super) any: bool,
     /// How long to wait: 1 to 50 seconds, default 50. Call the tool again to wait longer.
     #[serde(default)]
+    #[schemars(range(min = 1, max = 50))]
     pub(super) seconds: Option<u64>,
 }
 
@@ -229,5 +233,6 @@ pub(super) struct SendMessage {
 #[serde(deny_unknown_fields)]
 pub(super) struct StopSessions {
     /// The sessions, 1 to 20.
+    #[schemars(length(min = 1, max = 20))]
     pub(super) ids: Vec<String>,
 }

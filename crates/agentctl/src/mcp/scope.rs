@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use agentctl_core::host::Host;
+use agentctl_core::model::{Fault, Session};
 
 use crate::failure::{Failure, Kind};
 
@@ -26,6 +27,25 @@ impl Scope {
     /// Returns the directory, if there is one.
     pub(super) fn directory(&self) -> Option<&Path> {
         self.0.as_deref()
+    }
+
+    /// Returns a session as this server shows it: the agent that launched it may be outside of the scope.
+    pub(super) fn shown(&self, mut session: Session) -> Session {
+        if let Some(launcher) = session.launched_by.as_mut().filter(|_| self.0.is_some()) {
+            (launcher.adapter, launcher.id) = (None, None);
+        }
+        session
+    }
+
+    /// Returns faults as this server shows them: their sentences may name sessions outside of the scope.
+    pub(super) fn faults(&self, mut faults: Vec<Fault>) -> Vec<Fault> {
+        if self.0.is_some() {
+            for fault in &mut faults {
+                "this source could not be read".clone_into(&mut fault.message);
+            }
+            faults.dedup();
+        }
+        faults
     }
 
     /// Says whether a directory is in the scope, links resolved. A session without a directory is not.

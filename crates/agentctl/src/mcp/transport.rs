@@ -5,25 +5,28 @@
 //! ends, so that the requests of a file can be piped into it.
 
 use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::{StdioReader, StdioWriter, Transport, stdio_pipes};
-use tokio::sync::watch;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{Mutex, watch};
 
-use super::limits::MAX_LINE_BYTES;
+use super::incoming::Incoming;
+use super::lines::Lines;
 
 /// How long requests are answered after the end of the input.
 const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_mins(1);
-/// The pause between two looks for requests without an answer.
-const LAST_ANSWERS_PAUSE: Duration = Duration::from_millis(5);
 
 /// Standard input and output of this process.
 pub(super) struct StdioTransport {
-    lines: AsyncRwTransport<RoleServer, StdioReader, StdioWriter>,
+    lines: Lines<StdioReader>,
+    /// `None` once the transport is closed.
+    writer: Arc<Mutex<Option<StdioWriter>>>,
     /// The first request has arrived.
     has_begun: bool,
     /// The requests without an answer.
@@ -37,9 +40,14 @@ impl StdioTransport {
     /// Takes standard input and output. `ended` becomes true at the end of the input.
     pub(super) fn new(ended: watch::Sender<bool>) -> Self {
         let (reader, writer) = stdio_pipes();
-        let lines = AsyncRwTransport::new_server(reader, writer);
-        let lines = lines.with_max_line_length(MAX_LINE_BYTES);
-        Self { lines, has_begun: false, open: HashSet::new(), ended_at: None, ended }
+        Self {
+            lines: Lines::new(reader),
+            writer: Arc::new(Mutex::new(Some(writer))),
+            has_begun: false,
+            open: HashSet::new(),
+            ended_at: None,
+            ended,
+        }
     }
 
     /// Remembers which requests have no answer yet.
@@ -60,10 +68,41 @@ impl StdioTransport {
             _ => {}
         }
     }
+
+    /// Returns the next message; `None` at the end of the input. Requests that are not of the protocol are answered.
+    async fn next_message(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            match Incoming::of(&self.lines.next().await.ok()??) {
+                Incoming::Message(message) => return Some(*message),
+                Incoming::Nothing => {}
+                Incoming::Wrong(answer) => {
+                    let (writer, line) =
+                        (Arc::clone(&self.writer), serde_json::to_vec(&answer).ok()?);
+                    // On a task of its own: this call may be cancelled, and half a line is no protocol.
+                    tokio::spawn(async move { write_line(&writer, line).await })
+                        .await
+                        .ok()?
+                        .ok()?;
+                }
+            }
+        }
+    }
+}
+
+/// Writes one line of the protocol.
+async fn write_line(
+    writer: &Mutex<Option<StdioWriter>>,
+    mut line: Vec<u8>,
+) -> Result<(), io::Error> {
+    line.push(b'\n');
+    let mut writer = writer.lock().await;
+    let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+    writer.write_all(&line).await?;
+    writer.flush().await
 }
 
 impl Transport<RoleServer> for StdioTransport {
-    type Error = std::io::Error;
+    type Error = io::Error;
 
     fn send(
         &mut self,
@@ -77,12 +116,14 @@ impl Transport<RoleServer> for StdioTransport {
         if let Some(id) = answered {
             self.open.remove(id);
         }
-        self.lines.send(message)
+        let writer = Arc::clone(&self.writer);
+        let line = serde_json::to_vec(&message);
+        async move { write_line(&writer, line?).await }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         while self.ended_at.is_none() {
-            let Some(message) = self.lines.receive().await else {
+            let Some(message) = self.next_message().await else {
                 self.ended_at = Some(Instant::now());
                 self.ended.send_replace(true);
                 break;
@@ -93,15 +134,16 @@ impl Transport<RoleServer> for StdioTransport {
                 return Some(message);
             }
         }
-        let is_late = |ended: Instant| ended.elapsed() >= LAST_ANSWERS_TIMEOUT;
-        while !self.open.is_empty() && !self.ended_at.is_some_and(is_late) {
-            // An answer interrupts this: the library polls again after it has sent one.
-            tokio::time::sleep(LAST_ANSWERS_PAUSE).await;
+        if !self.open.is_empty() {
+            // An answer interrupts this: the library calls again after it has sent one.
+            let passed = self.ended_at.map(|ended| ended.elapsed()).unwrap_or_default();
+            tokio::time::sleep(LAST_ANSWERS_TIMEOUT.saturating_sub(passed)).await;
         }
         None
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        self.lines.close().await
+        drop(self.writer.lock().await.take());
+        Ok(())
     }
 }

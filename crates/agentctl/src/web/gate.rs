@@ -78,7 +78,11 @@ impl Gate {
             Peer::Unix(socket) => match Kernel::peer_uid(socket) {
                 Ok(uid) if uid != kernel.uid() => End::OtherUser(uid),
                 Ok(_) => match kernel.peer(socket) {
-                    Ok(Some(process)) => End::Own(vec![process.id.pid]),
+                    Ok(Some(process)) if !with_processes => End::Own(vec![process.id.pid]),
+                    Ok(Some(process)) => match kernel.holders_of_peer(socket) {
+                        Ok(pids) => End::Own(std::iter::once(process.id.pid).chain(pids).collect()),
+                        Err(_) => End::Hidden,
+                    },
                     _ => End::Hidden,
                 },
                 Err(_) => End::Hidden,
@@ -99,11 +103,14 @@ impl Gate {
         let mut merged = examined.next().ok_or_else(Refusal::unproven)?;
         for other in examined {
             merged.above.extend(other.above);
+            merged.left_behind.extend(other.left_behind);
             merged.unseen = merged.unseen.or(other.unseen);
         }
         let others_may = access == Access::Control && self.fleet.host.agents_may_answer_others;
-        if merged.unseen.is_some() || (!merged.above.is_empty() && !others_may) {
-            let failure = crate::face::from_agent(&merged);
+        let is_from_agent = !merged.above.is_empty() && !others_may;
+        // Only the token vouches for this caller, and an agent that has ended may have left it behind.
+        if merged.unseen.is_some() || is_from_agent || !merged.left_behind.is_empty() {
+            let failure = crate::face::order_from_agent(&merged);
             let refusal = Refusal::forbidden("from_agent", failure.message().to_owned());
             let hint = failure.first_hint().unwrap_or_default().to_owned();
             return Err(refusal.hint(hint));
@@ -117,7 +124,7 @@ pub(super) fn check_not_from_agent(
     caller: Option<&Answerer>,
 ) -> Result<(), crate::failure::Failure> {
     match caller {
-        Some(caller) if !caller.above.is_empty() => Err(crate::face::from_agent(caller)),
+        Some(caller) if !caller.above.is_empty() => Err(crate::face::order_from_agent(caller)),
         _ => Ok(()),
     }
 }

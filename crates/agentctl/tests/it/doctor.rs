@@ -192,3 +192,22 @@ fn one_session_is_counted_in_the_singular() {
         assert!(one.iter().any(|detail| detail == "0 live, 1 session in all"), "{one:?}");
     });
 }
+
+#[test]
+fn the_limits_of_agents_and_the_screen_of_top_are_shown() {
+    sandboxed(|| {
+        let home = home();
+        let (state, detail, _) = check(&home, "mcp", "agents");
+        assert_eq!(state, "ok");
+        assert_eq!(detail, "agents launch agents to depth 2, 8 at a time, and may not answer");
+        configure(&home, &[], "[limits]\ndepth = 3\n[answers]\nagents = \"others\"\n");
+        let detail = check(&home, "mcp", "agents").1;
+        assert_eq!(
+            detail,
+            "agents launch agents to depth 3, 8 at a time, and may answer other agents"
+        );
+        let (state, detail, hint) = check(&home, "top", "terminal");
+        assert_eq!((state.as_str(), detail.contains("no terminal")), ("absent", true), "{detail}");
+        assert!(hint.contains("list --watch"), "{hint}");
+    });
+}

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
@@ -209,6 +210,9 @@ fn an_answer_that_waited_for_another_one_looks_again() {
         let id = launch(&home, "w", "x [[permit:touch made]] [[hang]]", &[]);
         let ask = ask_of(&home, &id);
         let live = home.path().join(format!(".local/share/agentctl-demo/live/{}", ask["pid"]));
+        let mode =
+            fs::metadata(live.with_extension("sock")).expect("a socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "whatever the umask");
         let record = fs::read(live.with_extension("json")).expect("a record");
         let record: Value = serde_json::from_slice(&record).expect("JSON");
         let folder = home.path().join(".local/state/agentctl/run/answers");

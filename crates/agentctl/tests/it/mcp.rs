@@ -1,12 +1,14 @@
 //! The MCP server: its tools, their schemas, and what a broken or impatient client can do to it.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use testkit::{TestHome, sandboxed};
 
 use crate::launched::{folder, launch, until_stopped};
-use crate::mcp_client::{Mcp, initialize, tool_call};
+use crate::mcp_client::{Mcp, initialize, request, tool_call};
 use crate::schemas::violations;
 use crate::{configure, home};
 
@@ -73,7 +75,10 @@ fn control_and_answers_are_offered_only_on_request() {
                 "stop" => json!({"ids": ["x"]}),
                 _ => json!({"ask": "0123456789abcdef", "reply": "allow"}),
             };
-            assert_eq!(server.error(tool, arguments)["code"], "refused", "{tool}");
+            let error = server.error(tool, arguments);
+            assert_eq!(error["code"], "refused", "{tool}");
+            let names_setting = error["hint"].to_string().contains("[answers]");
+            assert_eq!(names_setting, tool == "answer", "{error}");
         }
         let mut all: Vec<&str> = [&READERS[..], &["launch", "send", "stop"]].concat();
         all.sort_unstable();
@@ -83,6 +88,16 @@ fn control_and_answers_are_offered_only_on_request() {
         all.insert(0, "answer");
         let tools = Mcp::start(&home, &["--allow-control"]).tools();
         assert_eq!(names(&tools), all);
+        let bounds = |tool: &str, argument: &str| {
+            let tool = tools.iter().find(|found| found["name"] == tool).expect("a tool");
+            let schema = &tool["inputSchema"]["properties"][argument];
+            ["minimum", "maximum", "minItems", "maxItems"].map(|bound| schema[bound].as_u64())
+        };
+        assert_eq!(bounds("list_sessions", "limit"), [Some(1), Some(200), None, None]);
+        assert_eq!(bounds("read_log", "last"), [Some(1), Some(50), None, None]);
+        assert_eq!(bounds("wait_for", "seconds"), [Some(1), Some(50), None, None]);
+        assert_eq!(bounds("wait_for", "ids"), [None, None, Some(1), Some(20)]);
+        assert_eq!(bounds("stop", "ids"), [None, None, Some(1), Some(20)]);
         for tool in &tools {
             let hints = &tool["annotations"];
             let reads = READERS.contains(&tool["name"].as_str().expect("a name"));
@@ -181,10 +196,20 @@ fn failures_have_the_code_sentence_and_hint_of_the_command_line() {
     sandboxed(|| {
         let home = home();
         let mut server = Mcp::start(&home, &["--allow-control"]);
-        let own = |args: &[&str]| home.run(args).json()["error"].clone();
+        // A hint names tools of the server instead of commands.
+        let own = |args: &[&str]| {
+            let mut error = home.run(args).json()["error"].clone();
+            let hint = error["hint"].as_str().unwrap_or_default();
+            let command = "`agentctl list --all --since all`";
+            error["hint"] = json!(hint.replace(command, "`list_sessions` with `since` = `all`"));
+            error
+        };
         let missing = server.error("get_session", json!({"id": "nosuchsession"}));
         assert_eq!(missing, own(&["status", "nosuchsession", "--json"]));
         assert_eq!(missing["code"], "session_not_found");
+        assert!(!missing["hint"].to_string().contains("agentctl list"), "{missing}");
+        let echoed = server.error("get_session", json!({"id": "x".repeat(100_000)}));
+        assert!(echoed.to_string().chars().count() < 5000, "what the client sent is cut");
         let stopped = server.error("stop", json!({"ids": ["nosuchsession"]}));
         assert_eq!(stopped, own(&["stop", "nosuchsession", "--json"]));
         let launched = json!({"adapter": "demo", "prompt": "x", "cwd": "/nowhere"});
@@ -255,11 +280,47 @@ fn malformed_calls_are_protocol_errors_and_rubbish_ends_nothing() {
             let said = server.message()["error"]["message"].to_string();
             assert!(said.contains(argument) && !said.contains("usize"), "{said}");
         }
-        let long = format!("{{\"x\":\"{}\"}}\n", "y".repeat(5 << 20));
-        server.write(long.as_bytes());
+        for (params, argument) in [
+            (json!({}), "`name`"),
+            (json!({"name": 5}), "`name`"),
+            (json!({"name": "list_sessions", "arguments": []}), "`arguments`"),
+            (json!({"name": "list_sessions", "arguments": "x"}), "`arguments`"),
+        ] {
+            server.send(&request(30, "tools/call", params));
+            let answer = server.message();
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(30), &json!(-32602)));
+            assert!(answer["error"]["message"].to_string().contains(argument), "{answer}");
+        }
+        server.send(&json!({"id": 83, "method": "tools/call", "params": 5}));
+        let answer = server.message();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(83), &json!(-32600)));
+        server.write(b"[]\n");
+        let answer = server.message();
+        assert_eq!(answer.get("id"), Some(&Value::Null), "{answer}");
+        server.send(&tool_call(31, &"x".repeat(100_000), json!({})));
+        assert!(server.message().to_string().len() < 1000, "what the client sent is cut");
+        let long = "y".repeat(5 << 20);
+        server.write(format!("{{\"x\":\"{long}\"}}\n").as_bytes());
+        server.send(&json!({"id": 84, "jsonrpc": "2.0", "method": "x", "params": {"text": long}}));
+        let answer = server.message();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(84), &json!(-32600)));
         assert_eq!(server.document("list_sessions", json!({}))["sessions"], json!([]));
         assert_eq!(server.end().1, Some(0));
         assert_eq!(Mcp::raw(&home, &[]).end(), (Vec::new(), Some(0)), "nobody began");
+        let mut server = Mcp::raw(&home, &[]);
+        server.write(initialize(1).to_string().as_bytes());
+        let (messages, code) = server.end();
+        assert_eq!((messages.len(), code), (1, Some(0)), "the last line needs no line break");
+        // The client reads no answer.
+        let mut unread = home.command(&["mcp"]);
+        unread.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut unread = unread.spawn().expect("started");
+        drop(unread.stdout.take());
+        let mut input = unread.stdin.take().expect("a pipe");
+        input.write_all(format!("{}\n", initialize(1)).as_bytes()).expect("written");
+        drop(input);
+        let output = unread.wait_with_output().expect("ended");
+        assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
     });
 }
 
@@ -276,6 +337,22 @@ fn requests_before_the_end_of_the_input_are_answered() {
         server.send(&tool_call(3, "list_sessions", json!({})));
         let (messages, code) = server.end();
         assert_eq!((messages.len(), code), (3, Some(0)), "{messages:?}");
+    });
+}
+
+/// Whatever is waited for: a session that waits for a human is shown with its ask.
+#[test]
+fn a_wait_returns_the_asks_of_every_session_that_waits() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "shop", "x [[permit:touch made]]", &[]);
+        let mut server = Mcp::start(&home, &[]);
+        for until in ["turn_over", "waiting"] {
+            let waited = server.document("wait_for", json!({"ids": [id], "until": until}));
+            let asks = server.document("list_asks", json!({"session": id}));
+            assert_eq!(waited["sessions"][0]["status"], "waiting", "{until}: {waited}");
+            assert_eq!(waited["asks"][0]["id"], asks["asks"][0]["id"], "{until}: {waited}");
+        }
     });
 }
 
@@ -406,7 +483,7 @@ fn a_scope_hides_every_session_outside_of_it() {
     sandboxed(|| {
         let home: TestHome = home();
         let inside = launch(&home, "shop/deep", "x [[permit:touch in]]", &[]);
-        let outside = launch(&home, "shopping", "x [[permit:touch out]]", &[]);
+        let outside = launch(&home, "shopping", "x [[permit:touch out]]", &["--name", "secret"]);
         for id in [&inside, &outside] {
             assert_eq!(home.run(&["wait", id, "--for", "waiting"]).code, Some(0));
         }
@@ -438,6 +515,10 @@ fn a_scope_hides_every_session_outside_of_it() {
             let launched = json!({"adapter": "demo", "prompt": "x", "cwd": cwd});
             assert_eq!(server.error("launch", launched)["code"], "refused", "{cwd}");
         }
+        let launched = json!({"adapter": "demo", "prompt": "x", "cwd": shop, "name": "secret"});
+        let taken = server.error("launch", launched);
+        assert_eq!(taken["message"], "the name `secret` is taken", "{taken}");
+        assert!(!taken.to_string().contains(&outside), "{taken}");
         let launched = json!({"adapter": "demo", "prompt": "x", "cwd": shop});
         server.document("launch", launched);
         crate::launched::until_stopped(&home, &inside);

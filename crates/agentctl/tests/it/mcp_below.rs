@@ -158,6 +158,50 @@ fn an_agent_below_another_may_not_act_on_its_launcher() {
     });
 }
 
+/// The shim of a launcher that has ended stays while its hook runs, and is above everything that it launched.
+#[test]
+fn an_agent_whose_launcher_has_ended_may_act_on_others_and_not_on_the_launcher() {
+    sandboxed(|| {
+        let home = home();
+        let other = launch(&home, "other", "x [[hang]]", &[]);
+        let at = home.path().display().to_string();
+        let child = calls(
+            &home,
+            "child",
+            &[("stop", json!({"ids": [other]})), ("send", json!({"id": "LAUNCHER", "text": "x"}))],
+        );
+        let child = script(
+            &home,
+            "later",
+            &format!(
+                "until test -e {at}/hook-runs; do sleep 0.05; done\n\
+                 sed -i \"s/LAUNCHER/$(cat {at}/launcher)/\" {at}/child.requests; exec {child}"
+            ),
+        );
+        let below = folder(&home, "below");
+        let prompt = home.write("child.prompt", format!("x [[tool:{}]] [[hang]]", child.display()));
+        let start = script(
+            &home,
+            "start",
+            &format!("{PROGRAM} launch demo --prompt-file {} --cwd {below}", prompt.display()),
+        );
+        let hook = format!("touch {at}/hook-runs; until test -e {at}/done; do sleep 0.05; done");
+        let hook = script(&home, "hook", &hook);
+        let wait = format!("until test -e {at}/launcher; do sleep 0.05; done");
+        let above = format!("x [[tool:{}]] [[tool:{wait}]]", start.display());
+        let launcher =
+            launch(&home, "above", &above, &["--on-complete", &hook.display().to_string()]);
+        home.write("launcher", &launcher);
+        let answers = answers(&home, "child");
+        assert_eq!(answers[0]["isError"], false, "{}", answers[0]);
+        let (code, message) = error(&answers[1]);
+        assert_eq!(code, "refused", "{message}");
+        assert!(message.contains("runs below it"), "{message}");
+        home.write("done", "");
+        until_stopped(&home, &other);
+    });
+}
+
 #[test]
 fn answering_through_the_server_from_below_an_agent_is_refused() {
     sandboxed(|| {
@@ -294,7 +338,7 @@ fn an_empty_environment_and_a_new_kernel_session_do_not_reset_the_depth() {
             "orphan",
             &format!(
                 "n=$1; mkdir -p {at}/o$n; (setsid env -i {keep} sh -c 'while kill -0 '$$' 2>/dev/null; do sleep 0.05; done; \
-                 {PROGRAM} launch demo -p \"x [[tool:{at}/bin/orphan '$((n + 1))']] [[delay:2]]\" --cwd {at}/o'$n' \
+                 {PROGRAM} launch demo -p \"x [[tool:{at}/bin/orphan '$((n + 1))']] [[hang]]\" --cwd {at}/o'$n' \
                  > {at}/said'$n' 2>&1; echo $? > {at}/code'$n'' > /dev/null 2>&1 &)",
                 at = at.display()
             ),
@@ -302,7 +346,7 @@ fn an_empty_environment_and_a_new_kernel_session_do_not_reset_the_depth() {
         for level in 0..8 {
             let _old = fs::remove_file(at.join(format!("code{level}")));
         }
-        launch(&home, "o-first", &format!("x [[tool:{} 0]] [[delay:2]]", orphan.display()), &[]);
+        launch(&home, "o-first", &format!("x [[tool:{} 0]] [[hang]]", orphan.display()), &[]);
         for level in 0..2 {
             assert_eq!(code(&home, level), 0, "{}", said(&home, level));
         }
@@ -371,7 +415,7 @@ fn never_more_than_eight_children_live_however_many_are_launched_at_once() {
         let herd = home.run(&["list", "--group", "herd", "--json"]).sessions();
         assert_eq!(herd.len(), 8);
         assert!(herd.iter().all(|row| row["launched_by"]["id"] == parent.as_str()));
-        // A matrix obeys the limit too, and makes nothing.
+        // The places of stopped agents are free again.
         let stopped = home.run(&["stop", "--group", "herd", "-y", "--json"]);
         assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
         assert_eq!(stopped.json()["survivors"], json!([]));

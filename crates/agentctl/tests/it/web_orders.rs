@@ -216,6 +216,7 @@ fn a_process_below_an_agent_gives_no_order_even_with_a_token() {
             let answer = eventually(name, || fs::read_to_string(&path).ok());
             assert!(answer.starts_with("HTTP/1.1 403 "), "{name}: {answer}");
             assert!(answer.contains("from_agent"), "{name}: {answer}");
+            assert!(answer.contains("agents may not give orders"), "{name}: {answer}");
         }
         assert_eq!(ask_of(&home, &id)["id"], ask["id"], "the ask is open");
         assert!(!home.path().join("w/ran").exists());
@@ -226,7 +227,7 @@ fn a_process_below_an_agent_gives_no_order_even_with_a_token() {
         );
         let other = launch(&home, "other", &format!("x [[tool:{asked}]] [[hang]]"), &[]);
         let said = eventually("an answer", || fs::read_to_string(&link).ok());
-        assert!(said.contains("agents may not answer") && !said.contains("#k="), "{said}");
+        assert!(said.contains("agents may not give orders") && !said.contains("#k="), "{said}");
         let started = home.path().join("web.out").display().to_string();
         let web2 = format!(
             "{} web --allow-control > {started}.part 2>&1; mv {started}.part {started}",
@@ -234,7 +235,7 @@ fn a_process_below_an_agent_gives_no_order_even_with_a_token() {
         );
         let third = launch(&home, "third", &format!("x [[tool:{web2}]] [[hang]]"), &[]);
         let said = eventually("an answer", || fs::read_to_string(&started).ok());
-        assert!(said.contains("agents may not answer"), "{said}");
+        assert!(said.contains("agents may not give orders"), "{said}");
         for id in [below, other, third] {
             assert_eq!(home.run(&["stop", &id]).code, Some(0));
         }
@@ -333,5 +334,36 @@ fn nothing_is_watched_without_a_page_and_once_for_many() {
             drop(pages);
             eventually("the watch has ended", || (watching(&web) == 0).then_some(()));
         }
+    });
+}
+
+/// A process that an agent left behind has a token and no agent above it any more: its mark is left.
+#[test]
+fn a_process_that_an_agent_left_behind_gives_no_order() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:touch ran]]", &[]);
+        let ask = ask_of(&home, &id);
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        let body = json!({"ask": ask["id"], "reply": "allow"}).to_string();
+        let request = format!(
+            "POST /api/answer HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            web.port,
+            body.len()
+        );
+        let command = write_request(&home, "answer", &web, &request);
+        let run = "0199aaaa-0000-7000-8000-000000000000";
+        let mut orphan = std::process::Command::new("sh");
+        orphan.args(["-c", &command]).env("AGENTCTL_RUN", format!("v1:{run}:4000000:1"));
+        assert!(orphan.status().expect("run").success());
+        let answer = fs::read_to_string(home.path().join("answer.answer")).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        assert!(answer.contains("has ended and started this process"), "{answer}");
+        assert!(answer.contains("that no agent has started"), "{answer}");
+        // In a terminal the shell in which an agent has run may answer.
+        let mut answer = home.command(&["answer", &crate::inbox::id_of(&ask), "--allow"]);
+        answer.env("AGENTCTL_RUN", format!("v1:{run}:4000000:1"));
+        assert!(answer.output().expect("run").status.success());
     });
 }

@@ -124,6 +124,11 @@ impl Kernel {
     pub fn holders_of(&self, _end: ClientEnd) -> io::Result<Vec<u32>> {
         Err(unsupported("the sockets of other processes are not read on macOS"))
     }
+
+    /// Returns none: the sockets of other processes are not read on macOS.
+    pub fn holders_of_peer(&self, _socket: impl std::os::fd::AsFd) -> io::Result<Vec<u32>> {
+        Ok(Vec::new())
+    }
 }
 
 /// The client end of a connection on this machine.

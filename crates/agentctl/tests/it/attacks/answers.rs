@@ -34,13 +34,23 @@ fn the_action_of_a_fuse_may_not_answer() {
         let waiting = launch(&home, "w", "x [[permit:touch answered]]", &[]);
         let ask = ask_of(&home, &waiting);
         let answer = format!("{} answer {} --allow", program(&home), id_of(&ask));
-        let ways = [("plain", String::new()), ("emptied", variables(&home))];
+        let apart = "while grep -q \"^PPid:.$1\\$\" /proc/$$/status; do sleep 0.05; done;";
+        let ways = [
+            ("plain", String::new()),
+            ("emptied", variables(&home)),
+            ("titled", "env -u AGENTCTL_FUSE_ID AGENTCTL_TITLE=x".to_owned()),
+            // Its parent has ended, and nothing is left in its environment.
+            ("forked", format!("setsid {} sh -c '{apart} shift; \"$@\"' sh $$", variables(&home))),
+        ];
         for (name, prefix) in ways {
             let (out, code) = (format!("{name}.out"), format!("{name}.code"));
             let at = |file: &str| home.path().join(file).display().to_string();
             let inner = format!("{answer} > {} 2>&1; echo $? > {}", at(&out), at(&code));
             let inner = script(&home, &format!("inner-{name}"), &inner);
-            let outer = format!("exec {prefix} {}", inner.display());
+            let outer = match name {
+                "forked" => format!("{prefix} {} </dev/null >/dev/null 2>&1 &", inner.display()),
+                _ => format!("exec {prefix} {}", inner.display()),
+            };
             let action = script(&home, &format!("action-{name}"), &outer);
             let set = format!("run:{}", action.display());
             let directory = folder(&home, name);
@@ -52,6 +62,48 @@ fn the_action_of_a_fuse_may_not_answer() {
         }
         assert!(!home.path().join("w/answered").exists());
         assert_eq!(home.run(&["answer", &id_of(&ask), "--allow"]).code, Some(0), "a person may");
+    });
+}
+
+/// The agent that a fuse has launched, and that asks agentctl to answer and to launch.
+#[test]
+fn an_agent_that_a_fuse_launched_has_brakes_and_may_answer_nobody() {
+    sandboxed(|| {
+        let home = home();
+        configure(&home, &[], "[answers]\nagents = \"others\"\n");
+        let daemon = started(&home);
+        let waiting = launch(&home, "w", "x [[permit:touch answered]]", &[]);
+        let ask = ask_of(&home, &waiting);
+        let answer = format!(
+            "{} answer {} --allow > said 2>&1; echo $? > code",
+            program(&home),
+            id_of(&ask)
+        );
+        let answer = script(&home, "answering", &answer);
+        let below = folder(&home, "below");
+        let launch = format!(
+            "exec env -u AGENTCTL_FUSE_ID AGENTCTL_TITLE=x {} launch demo --cwd {below} -p 'x [[tool:{}]] [[hang]]'",
+            program(&home),
+            answer.display()
+        );
+        let action = script(&home, "launching", &launch);
+        let set = format!("run:{}", action.display());
+        let fuse = home.run(&["fuse", "set", &below, "--ttl", "1s", "--on-expire", &set]);
+        assert_eq!(fuse.code, Some(0), "{}", fuse.stderr);
+        assert_eq!(until_written(&home, "below/code").trim(), "5");
+        let said = until_written(&home, "below/said");
+        assert!(said.contains("the agent that launched the caller is not known"), "{said}");
+        assert!(!home.path().join("w/answered").exists());
+        eventually("the action has ended, and the agent lives", || {
+            let rows = home.run(&["list", "--json"]).sessions();
+            let row = rows.into_iter().find(|row| row["cwd"] == below.as_str())?;
+            assert_eq!(row["launched_by"]["depth"], 1, "{row}");
+            let parents = crate::launched::everyone();
+            let is_parent = |argv: &[String]| argv.get(1).is_some_and(|word| word == "fuse-action");
+            let has_ended = !parents.iter().any(|seen| is_parent(&seen.argv));
+            (has_ended && row["status"] == "running").then_some(())
+        });
+        assert!(crate::launched::everyone().iter().any(|seen| seen.pid == daemon));
     });
 }
 
@@ -80,7 +132,7 @@ fn an_agent_that_may_answer_others_may_not_answer_itself() {
         assert_eq!(code.trim(), "0", "{said}");
         assert_eq!(until_written(&home, "agent/own-code").trim(), "5");
         let said = until_written(&home, "agent/own");
-        assert!(said.contains("agents may not answer"), "{said}");
+        assert!(said.contains("the caller is this session or runs below it"), "{said}");
         assert!(!home.path().join("agent/itself").exists());
     });
 }
