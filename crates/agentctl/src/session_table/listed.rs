@@ -94,7 +94,6 @@ impl ListedRow {
     /// Returns the row of a session that the list does not have any more. The list does not say how it ended.
     #[must_use]
     pub fn unlisted(mut self) -> Self {
-        self.status = Status::Stopped;
         "ended".clone_into(&mut self.cells[STATUS]);
         self.cells[WHAT] = match self.title.as_str() {
             "" => "gone".to_owned(),

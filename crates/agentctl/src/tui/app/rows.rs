@@ -85,6 +85,12 @@ impl TopRow {
         Self { row, is_gone: false, search }
     }
 
+    /// Says whether the session waits for an answer, as far as the list says.
+    #[must_use]
+    pub(crate) fn waits(&self) -> bool {
+        !self.is_gone && self.row.status == Status::Waiting
+    }
+
     /// Says whether an ask is one of this session.
     #[must_use]
     pub(crate) fn asks(&self, ask: &Ask) -> bool {
@@ -119,7 +125,7 @@ impl Filter {
     }
 
     fn admits(&self, row: &TopRow) -> bool {
-        (!self.waiting_only || row.row.status == Status::Waiting)
+        (!self.waiting_only || row.waits())
             && self.words.iter().all(|word| row.search.contains(word))
     }
 }
@@ -195,6 +201,10 @@ impl RowList {
 
     /// Shows how the session of a row that is gone has ended.
     pub(super) fn take_ended(&mut self, ended: ListedRow) {
+        // A session that is live after all is listed by the next look.
+        if ended.status.is_live() {
+            return;
+        }
         let key = SessionKey::of(&ended);
         let mut rows = self.rows.iter_mut();
         if let Some(row) = rows.find(|row| row.is_gone && key.is(&row.row)) {
@@ -297,7 +307,7 @@ impl RowList {
     pub(crate) fn out_of_sight(&self, height: u16) -> OutOfSight {
         let last = self.shown.len().min(self.first + usize::from(height));
         let first = self.first.min(last);
-        let waits = |at: &&usize| self.rows[**at].row.status == Status::Waiting;
+        let waits = |at: &&usize| self.rows[**at].waits();
         let waiting = self.shown[..first].iter().chain(&self.shown[last..]).filter(waits).count();
         OutOfSight { above: first, below: self.shown.len() - last, waiting }
     }

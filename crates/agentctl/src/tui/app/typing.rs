@@ -1,8 +1,8 @@
 //! The line that is typed: a filter, a message, the words of an answer, or `y`.
 
-use agentctl_core::model::{AskChoice, Reply, Status};
+use agentctl_core::model::{AskChoice, Reply};
 
-use super::{Action, App, Clock, Filter, Order, SessionKey, ShownAsk, may_answer};
+use super::{Action, App, Clock, Filter, Order, SessionKey, ShownAsk, TopRow, may_answer};
 use crate::session_table::ListedRow;
 use crate::text::{columns, fit};
 use crate::tui::keys::{Command, Focus, Key};
@@ -154,7 +154,7 @@ impl App {
     }
 
     pub(super) fn begin_message(&mut self) {
-        if self.list.selected().is_some_and(|row| row.row.status == Status::Waiting) {
+        if self.list.selected().is_some_and(TopRow::waits) {
             return self.refuse("it waits for an answer: Enter goes to its ask");
         }
         let Some((key, name)) = self.selected_name() else { return };

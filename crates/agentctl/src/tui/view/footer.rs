@@ -1,11 +1,10 @@
 //! The footer: the line that is typed, a notice, or the most useful keys.
 
-use agentctl_core::model::Status;
 use ratatui::style::{Color, Style};
 
 use super::{Canvas, bold, dimmed, lines_of};
 use crate::text::{clean, columns, fit};
-use crate::tui::app::{App, Purpose, Secrecy, Typed};
+use crate::tui::app::{App, Purpose, Secrecy, TopRow, Typed};
 use crate::tui::keys::Focus;
 use crate::tui::layout::Band;
 
@@ -20,7 +19,7 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, band: Band, cursor: &mut Opti
         return draw_notice(canvas, app, band);
     }
     let mut keys = keys(app);
-    if app.list.selected().is_some_and(|row| row.row.status == Status::Waiting) {
+    if app.list.selected().is_some_and(TopRow::waits) {
         keys.retain(|key| *key != SEND);
     }
     while columns(&keys.join(" · ")) > app.text_width() {
