@@ -31,7 +31,7 @@ impl Page {
     }
 
     /// Waits for the next event.
-    fn next(&mut self) -> (String, Value) {
+    pub(crate) fn next(&mut self) -> (String, Value) {
         let mut name = String::new();
         loop {
             let mut line = String::new();
@@ -101,6 +101,30 @@ fn an_answer_is_delivered_and_the_stream_tells_it() {
         assert_eq!(again.code, 404);
         let unknown = web.get(&token, "/api/stream?talk=demo:none");
         assert_eq!(unknown.code, 404, "{}", unknown.body);
+    });
+}
+
+#[test]
+fn a_name_that_is_given_later_reaches_an_open_page() {
+    sandboxed(|| {
+        let home = home();
+        let (ended, live) = (launch(&home, "e", "x", &[]), launch(&home, "w", "x [[hang]]", &[]));
+        let web = Web::start(&home, &[]);
+        let mut page = Page::open(&web, &web.token(), "");
+        let first = page.until("the first look", |name, data| {
+            name == "look" && has_row(data, &live, "running")
+        });
+        assert_eq!(home.run(&["name", &live, "painter"]).code, Some(0));
+        let named = page.until("the name of a live session", |name, data| {
+            let is_named = |row: &Value| row["id"] == *live && row["name"] == "painter";
+            name == "look" && data["rows"].as_array().is_some_and(|rows| rows.iter().any(is_named))
+        });
+        assert_ne!(named["names"], first["names"]);
+        assert_eq!(home.run(&["name", &ended, "baker"]).code, Some(0));
+        // The row of an ended session is in no look: the page reads it again because of the number.
+        let _again = page.until("a look because of the name of an ended session", |name, data| {
+            name == "look" && data["names"] != named["names"]
+        });
     });
 }
 
