@@ -53,6 +53,11 @@ impl Feeder {
         }
     }
 
+    /// Returns how often names and groups have changed since the server began, as far as pages were told.
+    pub(super) fn name_changes(&self) -> u64 {
+        self.name_changes.load(Ordering::SeqCst)
+    }
+
     fn lock(&self) -> MutexGuard<'_, OpenPages> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,8 +102,8 @@ impl Feeder {
                         self.name_changes.fetch_add(1, Ordering::SeqCst);
                     }
                     if !life.is_over.load(Ordering::SeqCst) {
-                        let name_changes = self.name_changes.load(Ordering::SeqCst);
-                        self.board.take(&rows, (stream.asks(), &self.faults), name_changes);
+                        let shown = (stream.asks(), self.faults.as_slice());
+                        self.board.take(&rows, shown, self.name_changes());
                     }
                     drop(open);
                     shown = Some(rows);
