@@ -244,9 +244,11 @@ const moved = () => {
 	talk.board?.moved();
 };
 addEventListener("scroll", moved, { capture: true, passive: true });
+const head = new CSSStyleSheet();
+document.adoptedStyleSheets = [head];
 const sizes = new ResizeObserver(() => {
-	// What is scrolled into view is not below the head.
-	document.documentElement.style.setProperty("--head", `${byId("head").offsetHeight}px`);
+	// What is scrolled into view is not below the head. No element has a style of its own.
+	head.replaceSync(`:root{--head:${byId("head").offsetHeight}px}`);
 	moved();
 });
 for (const id of ["main", "head", "stale"]) sizes.observe(byId(id));
