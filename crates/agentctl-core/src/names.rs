@@ -124,12 +124,13 @@ impl Names {
         names
     }
 
-    /// Reads the file again if it was replaced.
-    pub fn read(&mut self, host: &Host) {
+    /// Reads the file again if it was replaced; says whether it was.
+    pub fn read(&mut self, host: &Host) -> bool {
         let place = Place::of(host);
         let stamp = Stamp::now(&place.path);
-        if stamp.is_some() && stamp == self.stamp && self.fault.is_none() {
-            return;
+        let is_same = stamp == self.stamp;
+        if stamp.is_some() && is_same && self.fault.is_none() {
+            return false;
         }
         *self = Self { stamp, ..Self::default() };
         match place.read() {
@@ -141,6 +142,7 @@ impl Names {
             }
             Err(why) => self.fault = Some(place.folder.fault(&place.path, &why)),
         }
+        !is_same
     }
 
     /// Returns the fault of a file that could not be read.

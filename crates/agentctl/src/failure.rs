@@ -115,6 +115,13 @@ struct ErrorBody<'a> {
     retryable: bool,
 }
 
+impl<'a> ErrorDocument<'a> {
+    /// Returns the document of a refusal that is no failure of a command.
+    pub(crate) fn refusal(code: &'static str, message: &str, hint: Option<&'a str>) -> Self {
+        Self { error: ErrorBody { code, message: message.to_owned(), hint, retryable: false } }
+    }
+}
+
 impl Failure {
     /// Creates a failure with a message of one sentence.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {

@@ -146,10 +146,10 @@ impl Server {
     /// Checks the headers; returns the route of the request.
     fn route(&self, door: Door, request: &Request) -> Result<&Route, Refusal> {
         let names = (door == Door::Open).then_some(&self.names);
-        refusal::check_caller(names, request)?;
         let exists = |route: &&Route| route.access != Access::Private || door == Door::Private;
         let routes = || self.routes.iter().filter(exists);
         let route = routes().find(|route| route.path == request.uri().path());
+        refusal::check_caller(names, request, route.map(|route| route.access))?;
         // A server that tells nothing without its token does not tell its paths either.
         let tells_paths = routes().any(|route| !route.access.needs_token());
         if door == Door::Open && route.map_or(!tells_paths, |route| route.access.needs_token()) {

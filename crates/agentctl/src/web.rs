@@ -20,6 +20,7 @@ mod routes;
 mod stream;
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,9 +41,11 @@ use self::feeder::Feeder;
 use self::gate::Gate;
 use self::keys::{Claim, Keys};
 pub use self::link::{Links, RunningServer};
+pub(crate) use self::pair::PairDocument;
 use self::query::QueryText;
 use self::reply::Body;
 pub use self::routes::{Endpoint, RouteRow, routes};
+pub(crate) use self::stream::StreamEvent;
 use crate::config::{Loaded, WebAddress, WebSettings};
 use crate::failure::{Failure, Kind};
 pub use crate::http::{Access, MAX_PAIRING_BODY_BYTES};
@@ -194,12 +197,12 @@ fn asset(at: usize, headers: &HeaderMap) -> Response {
     (tags, [(header::CONTENT_TYPE, asset.kind)], asset.sent()).into_response()
 }
 
-/// Serves until it is told to end. Calls `serving` with a link once it serves.
+/// Serves until it is told to end. Calls `serving` with a link and the address once it serves; a Unix socket has none.
 pub fn run(
     mut loaded: Loaded,
     settings: WebSettings,
     (place, right): (&Place, &Instance),
-    serving: impl FnOnce(&Links) -> io::Result<()>,
+    serving: impl FnOnce(&Links, Option<SocketAddr>) -> io::Result<()>,
 ) -> Result<(), Failure> {
     kernel::keep_memory_together();
     // A long-lived process profits from a cache of the files it has read.
@@ -219,12 +222,12 @@ async fn serve(
     loaded: Loaded,
     settings: WebSettings,
     (place, right): (&Place, &Instance),
-    serving: impl FnOnce(&Links) -> io::Result<()>,
+    serving: impl FnOnce(&Links, Option<SocketAddr>) -> io::Result<()>,
 ) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let (listener, names, url) = open(&settings).await?;
+    let (listener, names, address) = open(&settings).await?;
     let private = place.listen(right)?;
     private.set_nonblocking(true)?;
     let private = UnixListener::from_std(private)?;
@@ -248,7 +251,7 @@ async fn serve(
         history: documents::History::default(),
         orders: Semaphore::new(MAX_ORDERS),
         launches: Semaphore::new(MAX_LAUNCHES),
-        url,
+        url: address.map(link::url_of),
     });
     let server = Arc::new(Server {
         names,
@@ -262,7 +265,7 @@ async fn serve(
     let limits = Limits { connections: max_connections(), body_bytes: MAX_BODY_BYTES };
     tokio::spawn(Arc::clone(&server).serve(listener, (Door::Open, limits)));
     tokio::spawn(server.serve(Listener::Unix(private), (Door::Private, limits)));
-    serving(&pair::links(&web)?)?;
+    serving(&pair::links(&web)?, address)?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -280,7 +283,7 @@ fn max_connections() -> usize {
 }
 
 /// Listens on the configured address.
-async fn open(settings: &WebSettings) -> Result<(Listener, OwnNames, Option<String>), Failure> {
+async fn open(settings: &WebSettings) -> Result<(Listener, OwnNames, Option<SocketAddr>), Failure> {
     let failed = |error: io::Error| {
         Failure::new(Kind::Failed, format!("{}: {error}", settings.listen))
             .hint("--listen ADDRESS chooses another address; port 0 is any free port")
@@ -291,8 +294,7 @@ async fn open(settings: &WebSettings) -> Result<(Listener, OwnNames, Option<Stri
             // With port 0 the kernel chooses the port.
             let address = listener.local_addr().unwrap_or(*address);
             let names = OwnNames::new(address, &[]).with_https(&settings.hosts);
-            let url = link::url_of(address);
-            Ok((Listener::Tcp(listener), names, Some(url)))
+            Ok((Listener::Tcp(listener), names, Some(address)))
         }
         WebAddress::Unix(path) => {
             let listener = unix_listener(path, !settings.proxy_users.is_empty()).map_err(failed)?;

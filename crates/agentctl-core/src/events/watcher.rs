@@ -523,10 +523,12 @@ impl Watcher {
         ended_launches
     }
 
-    /// Adds the folders and files of this program that change with launches, locks and fuses.
+    /// Adds the folders and files of this program that change with launches, locks, fuses and names. A new name is
+    /// no event; it is a reason to look, because lists show it.
     fn add_own_watch_targets(&self, watch_targets: &mut WatchTargets) {
         let state = self.fleet.host.state();
-        watch_targets.places.extend(["runs", "locks", "fuses"].map(|folder| state.join(folder)));
+        let folders = ["runs", "locks", "fuses", "names"];
+        watch_targets.places.extend(folders.map(|folder| state.join(folder)));
         for run in self.open_runs() {
             let files = ["started.json", "session.json", "exit.json"];
             watch_targets.places.extend(files.map(|name| run.directory.join(name)));

@@ -73,3 +73,13 @@ pub fn write_beside(directory: &Path, bytes: &[u8], mode: u32) -> io::Result<Pat
         }
     }
 }
+
+/// Replaces a file, or creates it, so that only this user can access it: after a power cut there is the old content or
+/// the new one.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = write_beside(path.parent().unwrap_or(Path::new(".")), bytes, 0o600)?;
+    let synced = File::open(&beside).and_then(|file| file.sync_all());
+    synced.and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
+        let _left = fs::remove_file(&beside);
+    })
+}

@@ -222,10 +222,7 @@ fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
             let loaded = crate::config::load_all()?;
             daemon::cmd_daemon(ui, loaded, &args)
         }
-        Command::Web(args) => {
-            let loaded = loaded(ui)?;
-            web::cmd_web(ui, loaded, &args)
-        }
+        Command::Web(args) => web::cmd_web(ui, &args),
         Command::Notify(command) => {
             let loaded = crate::config::load_all()?;
             notify::cmd_notify(ui, &loaded, &command)

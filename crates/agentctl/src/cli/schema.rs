@@ -16,11 +16,11 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::config::ConfigDocument;
-use crate::face::BeginDocument;
+use crate::face::{BeginDocument, TalkPage};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::protocol::{DaemonChange, DaemonStatus};
 use crate::ui::Ui;
-use crate::web::Links;
+use crate::web::{Links, PairDocument, RunningServer, StreamEvent};
 
 /// Print the JSON schemas of the --json output
 #[derive(Args)]
@@ -71,6 +71,10 @@ pub(super) fn all() -> BTreeMap<&'static str, Value> {
         ("daemon-stop", value(schemars::schema_for!(DaemonChange))),
         ("web-begin", value(schemars::schema_for!(BeginDocument))),
         ("web-link", value(schemars::schema_for!(Links))),
+        ("web-pair", value(schemars::schema_for!(PairDocument))),
+        ("web-server", value(schemars::schema_for!(RunningServer))),
+        ("web-stream", value(schemars::schema_for!(StreamEvent<'_>))),
+        ("web-talk", value(schemars::schema_for!(TalkPage))),
         ("config", value(schemars::schema_for!(ConfigDocument))),
         ("error", value(schemars::schema_for!(crate::failure::ErrorDocument<'_>))),
     ])

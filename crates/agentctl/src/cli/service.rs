@@ -1,12 +1,11 @@
 //! Installs and removes services of the user, for `daemon install` and `web install`.
 
-use std::fs::{DirBuilder, File};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
 use agentctl_core::host::Host;
+use agentctl_core::native::private;
 
 use crate::daemon::service::{ServiceFile, command};
 use crate::failure::{Failure, Kind, Outcome};
@@ -27,7 +26,8 @@ pub(super) fn write(host: &Host, service: &ServiceFile) -> Result<(), Failure> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|e| failed(format!("{}: {e}", folder.display())))?;
     }
-    let written = write_private(&file, &service.text(host));
+    // The file names a command: no other user may write to it, whatever the umask is.
+    let written = private::replace(&file, service.text(host).as_bytes());
     written.map_err(|e| failed(format!("{}: {e}", file.display())))
 }
 
@@ -67,13 +67,4 @@ pub(super) fn uninstall(ui: &mut Ui, host: &Host, service: &ServiceFile) -> Outc
         .map_err(|e| Failure::new(Kind::Failed, format!("{}: {e}", file.display())))?;
     ui.note(&format!("removed: {}", file.display()));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes a service file, which names a command: no other user may write to it, whatever the umask is.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = File::options();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    // An existing file keeps its mode otherwise.
-    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
-    file.write_all(text.as_bytes())
 }

@@ -1,5 +1,6 @@
 //! `agentctl web`: serves the page in the browser.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use agentctl_core::host::Host;
@@ -64,18 +65,24 @@ fn host_name(text: &str) -> Result<String, String> {
     check_web_host(text).map(|()| text.to_owned())
 }
 
-pub(super) fn cmd_web(ui: &mut Ui, loaded: Loaded, args: &WebArgs) -> Outcome {
+pub(super) fn cmd_web(ui: &mut Ui, args: &WebArgs) -> Outcome {
     check_combination(args)?;
+    let loaded = crate::config::load_all()?;
+    let is_uninstall = matches!(args.command, Some(WebCommand::Uninstall));
+    // A setting that makes it fail is not warned of as well.
+    if !args.link && !is_uninstall {
+        loaded.check_web()?;
+    }
+    super::warn_of_settings(ui, &loaded);
     if args.link {
         let links = web::link::ask(&loaded.host)?;
         show(ui, &links, args.qr)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if matches!(args.command, Some(WebCommand::Uninstall)) {
+    if is_uninstall {
         return super::service::uninstall(ui, &loaded.host, &service::web(Vec::new()));
     }
-    loaded.check_web()?;
-    let settings = settings(ui, &loaded, args)?;
+    let settings = settings(&loaded, args)?;
     if let Some(WebCommand::Install { print }) = &args.command {
         let service = service::web(flags(args));
         if *print {
@@ -88,11 +95,36 @@ pub(super) fn cmd_web(ui: &mut Ui, loaded: Loaded, args: &WebArgs) -> Outcome {
     let Some(right) = place.take()? else {
         return Err(running_already(&loaded.host));
     };
-    let (is_service, qr) = (args.service, args.qr);
-    web::run(loaded, settings, (&place, &right), |links| {
-        if is_service { Ok(()) } else { show(ui, links, qr) }
+    let (is_service, qr, control) = (args.service, args.qr, settings.control);
+    web::run(loaded, settings, (&place, &right), |links, address| {
+        if let Some(address) = address {
+            warn_of_address(ui, address, links);
+        }
+        if is_service {
+            return Ok(());
+        }
+        show(ui, links, qr)?;
+        if ui.shows_progress() {
+            ui.note(if control {
+                "the page also acts: it answers, sends, stops and launches; Ctrl-C ends it, and no agent"
+            } else {
+                "the page only shows: --allow-control lets it act; Ctrl-C ends it, and no agent"
+            });
+        }
+        Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Warns of an address that other machines reach.
+fn warn_of_address(ui: &mut Ui, address: SocketAddr, links: &Links) {
+    if address.ip().is_loopback() {
+        return;
+    }
+    ui.warn(&format!("{address}: the token and all conversations cross the network in clear text"));
+    if address.ip().is_unspecified() && links.is_for_this_machine() {
+        ui.hint("the link opens on this machine only: for another one, listen on its own address, or name an https proxy with --name HOST");
+    }
 }
 
 /// Refuses flags and subcommands that cannot have an effect together.
@@ -152,7 +184,7 @@ fn flags(args: &WebArgs) -> Vec<String> {
 }
 
 /// Returns the settings: the configuration, and what the flags change.
-fn settings(ui: &mut Ui, loaded: &Loaded, args: &WebArgs) -> Result<WebSettings, Failure> {
+fn settings(loaded: &Loaded, args: &WebArgs) -> Result<WebSettings, Failure> {
     let mut settings = loaded.web.clone();
     if let Some(text) = &args.listen {
         settings.listen = WebAddress::parse(&loaded.host, text).map_err(|why| {
@@ -164,15 +196,11 @@ fn settings(ui: &mut Ui, loaded: &Loaded, args: &WebArgs) -> Result<WebSettings,
     settings.hosts.extend(args.name.iter().cloned());
     if let WebAddress::Tcp(address) = &settings.listen
         && !address.ip().is_loopback()
+        && !args.insecure
     {
-        if !args.insecure {
-            let what = format!("{address} can be reached from other machines");
-            return Err(Failure::new(Kind::Refused, what).hint(
-                "put an https proxy in front of 127.0.0.1 (docs/WEB.md), or add --insecure: then the token crosses the network in clear text",
-            ));
-        }
-        ui.warn(&format!(
-            "{address}: the token and all conversations cross the network in clear text"
+        let what = format!("{address} can be reached from other machines");
+        return Err(Failure::new(Kind::Refused, what).hint(
+            "put an https proxy in front of 127.0.0.1 (docs/WEB.md), or add --insecure: then the token crosses the network in clear text",
         ));
     }
     if settings.control {
@@ -191,6 +219,11 @@ fn show(ui: &mut Ui, links: &Links, qr: bool) -> std::io::Result<()> {
     }
     if qr {
         ui.drawn(&web::link::qr(links.for_other_device()))?;
+        if links.is_for_this_machine() {
+            ui.hint(
+                "a phone cannot open this link: name an https proxy with --name HOST (docs/WEB.md)",
+            );
+        }
     }
     ui.flush()
 }

@@ -40,7 +40,7 @@ impl WebAddress {
             if path.is_absolute() {
                 return Ok(Self::Unix(path));
             }
-            return Err(format!("`{text}` does not name a whole path"));
+            return Err(format!("`{text}` does not name an absolute path"));
         }
         let address = text.parse().map(Self::Tcp);
         address.map_err(|_| format!("`{text}` is neither an address with a port nor unix:PATH"))

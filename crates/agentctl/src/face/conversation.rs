@@ -16,13 +16,14 @@ mod tools;
 mod wrap;
 
 use agentctl_core::model::Role;
+use schemars::JsonSchema;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use self::layout::{Conversation, View};
 pub use self::several::{SessionLabel, messages_by_time, session_labels};
 
 /// The content of a line of a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LineKind {
     /// The day of the messages that follow.
@@ -77,21 +78,33 @@ pub enum SpanStyle {
 }
 
 /// A piece of a line in one style. Its text holds no control characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
 pub struct Span {
-    /// The style.
+    /// The style; with `author` the role of the author stands beside it.
+    #[schemars(with = "SpanFields", flatten)]
     pub style: SpanStyle,
     /// The text.
     pub text: String,
 }
 
 /// One line of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
 pub struct Line {
     /// Its content.
     pub kind: LineKind,
     /// Its pieces, from left to right.
     pub spans: Vec<Span>,
+}
+
+/// The fields of a span beside its text, as programs read them.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct SpanFields {
+    /// The name of the style.
+    style: String,
+    /// The author, where the style is `author`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<Role>,
 }
 
 impl SpanStyle {

@@ -4,12 +4,13 @@ use agentctl_core::ask::Fleet;
 use agentctl_core::model::Target;
 use agentctl_core::native::watch::Watch;
 use agentctl_core::transcript::{Earlier, PageBefore, Transcript, TranscriptError};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Conversation, Line, View};
 
 /// A page of a conversation.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct TalkPage {
     /// Its lines.
     pub lines: Vec<Line>,

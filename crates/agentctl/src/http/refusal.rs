@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::Access;
 use super::names::OwnNames;
 use super::token::{BearerCheck, TokenCheck, WrongTokenBudget, check};
 
@@ -87,9 +88,13 @@ impl Refusal {
     }
 }
 
-/// Refuses a request that another name was used for, or that a web page of another origin sends. Without names every
-/// name is accepted.
-pub(super) fn check_caller(names: Option<&OwnNames>, request: &Request) -> Result<(), Refusal> {
+/// Refuses a request that another name was used for, or that a web page of another origin sends, except a link to a file
+/// of the page. Without names every name is accepted.
+pub(super) fn check_caller(
+    names: Option<&OwnNames>,
+    request: &Request,
+    access: Option<Access>,
+) -> Result<(), Refusal> {
     let headers = request.headers();
     if let Some(names) = names {
         let host = single_value(headers, &header::HOST);
@@ -107,10 +112,22 @@ pub(super) fn check_caller(names: Option<&OwnNames>, request: &Request) -> Resul
         }
     }
     let mut sites = headers.get_all("sec-fetch-site").iter();
-    if sites.any(|site| site != "same-origin" && site != "none") {
-        return Err(other_origin());
+    let is_own = sites.all(|site| site == "same-origin" || site == "none");
+    if is_own || (access == Some(Access::Public) && is_navigation(request)) {
+        return Ok(());
     }
-    Ok(())
+    Err(other_origin())
+}
+
+/// Says whether the browser opens the address in a tab of its own. The page then holds no data until its own script asks
+/// for it, and no other page can read or frame it. Scripts cannot set these headers.
+fn is_navigation(request: &Request) -> bool {
+    let has = |name: &'static str, value: &str| {
+        single_value(request.headers(), &HeaderName::from_static(name)) == Some(value)
+    };
+    request.method() == Method::GET
+        && has("sec-fetch-mode", "navigate")
+        && has("sec-fetch-dest", "document")
 }
 
 /// Refuses a request without the right token.

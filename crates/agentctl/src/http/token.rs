@@ -3,14 +3,15 @@
 //! The token itself is not kept in memory, only an HMAC of it. Without a configured token, one of 256 bits
 //! is generated and written to a file that only this user can read.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use agentctl_core::host::{Host, Secret};
+use agentctl_core::native::private;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -152,21 +153,9 @@ pub(crate) fn read_or_generate(path: &Path, host: &Host) -> Result<String, Strin
     let mut bytes = [0_u8; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| "the system gives no random bytes")?;
     let text = hex(&bytes);
-    write_private(path, &text).map_err(failed)?;
+    // Only the process that holds the lock of its server writes it.
+    private::replace(path, format!("{text}\n").as_bytes()).map_err(failed)?;
     Ok(text)
-}
-
-/// Replaces the file atomically. Only the one process that holds the lock of the daemon writes it.
-pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
 }
 
 #[cfg(test)]

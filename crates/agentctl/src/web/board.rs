@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use agentctl_core::fleet::Rows;
 use agentctl_core::model::{Ask, Fault, Session, Time};
 use axum::body::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -40,6 +41,8 @@ struct State {
     faults: Shown,
     /// The keys of sessions that are gone, with the version that lacks them first.
     gone: VecDeque<(u64, String)>,
+    /// Counts the changes of the names and groups that a person gave.
+    names: u64,
     /// Pages that have seen no later version than this one get everything.
     forgotten: u64,
     /// The events of this version, by the version that a page has seen.
@@ -61,17 +64,28 @@ struct Shown {
     json: Option<Box<RawValue>>,
 }
 
-/// The data of the event `look`.
-#[derive(Serialize)]
-struct LookData<'a> {
+/// The data of the event `look`: the changes since the last one.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct LookData<'a> {
+    /// It has everything, and replaces what was shown.
     full: bool,
+    /// The sessions that are new or have changed.
+    #[schemars(with = "Vec<Session>")]
     rows: Vec<&'a RawValue>,
+    /// The keys of the sessions that are gone.
     gone: Vec<&'a str>,
-    /// The order of all sessions; absent if it has not changed.
+    /// The keys of all sessions, in the order of `list`; absent if it has not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<String>>")]
     order: Option<&'a RawValue>,
+    /// All open asks, longest waiting first.
+    #[schemars(with = "Option<Vec<Ask>>")]
     asks: Option<&'a RawValue>,
+    /// The sources that could not be read.
+    #[schemars(with = "Option<Vec<Fault>>")]
     faults: Option<&'a RawValue>,
+    /// Differs if a name or a group was given since: rows of ended sessions, which are in no look, may differ then.
+    names: u64,
 }
 
 impl Board {
@@ -93,10 +107,10 @@ impl Board {
         self.lock().is_current = false;
     }
 
-    /// Takes a look.
-    pub(super) fn take(&self, rows: &Rows, asks: &[Ask], more_faults: &[Fault]) {
+    /// Takes a look, and how often names have changed.
+    pub(super) fn take(&self, rows: &Rows, (asks, more_faults): (&[Ask], &[Fault]), names: u64) {
         let faults = [rows.faults.as_slice(), more_faults].concat();
-        self.lock().take(rows.iter(), asks, &faults);
+        self.lock().take(rows.iter(), (asks, &faults), names);
         self.looks.send_modify(|count| *count += 1);
     }
 
@@ -119,9 +133,15 @@ impl Board {
 }
 
 impl State {
-    fn take(&mut self, sessions: impl Iterator<Item = Session>, asks: &[Ask], faults: &[Fault]) {
+    fn take(
+        &mut self,
+        sessions: impl Iterator<Item = Session>,
+        (asks, faults): (&[Ask], &[Fault]),
+        names: u64,
+    ) {
         let version = self.version + 1;
-        let mut has_changed = !self.is_current;
+        let mut has_changed = !self.is_current || self.names != names;
+        self.names = names;
         let mut now: HashMap<String, Row> = HashMap::new();
         let (mut order, mut sorted) = (Vec::new(), Vec::new());
         for session in sessions {
@@ -176,6 +196,7 @@ impl State {
             order: self.order.json.as_deref().filter(|_| is_new(self.order.version)),
             asks: self.asks.json.as_deref(),
             faults: self.faults.json.as_deref(),
+            names: self.names,
         };
         event("look", &data)
     }
@@ -241,7 +262,7 @@ mod tests {
     }
 
     fn take(board: &Board, sessions: &[Session]) {
-        board.lock().take(sessions.iter().cloned(), &[], &[]);
+        board.lock().take(sessions.iter().cloned(), (&[], &[]), 0);
     }
 
     fn look(board: &Board, seen: &mut Option<u64>) -> Option<Value> {

@@ -37,7 +37,8 @@ pub(super) async fn sessions(web: &Arc<Web>, query: QueryText) -> Response {
         return web.blocking(move |web| list(web, &Query::default())).await;
     }
     let mut last = web.history.lock().await;
-    let name = format!("{:?}", query.get("since"));
+    // A page asks again because a name was given: the list from before is not its answer.
+    let name = format!("{:?} {}", query.get("since"), web.feeder.name_changes());
     if let Some((of, at, bytes)) = last.as_ref()
         && *of == name
         && at.elapsed() < HISTORY_FRESHNESS

@@ -1,12 +1,13 @@
 //! Watches everything while a page is open: one watcher for all pages, none without a page.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::model::Fault;
+use agentctl_core::names::Names;
 
 use super::board::Board;
 use crate::face::{FeedCloser, ListItem, ListStream};
@@ -20,6 +21,8 @@ pub(super) struct Feeder {
     /// The settings because of which sources may be missing.
     faults: Vec<Fault>,
     pub(super) board: Board,
+    /// Counts the changes of the names that a person gave.
+    name_changes: AtomicU64,
     open: Mutex<OpenPages>,
 }
 
@@ -41,7 +44,18 @@ pub(super) struct OpenPage(Arc<Feeder>);
 
 impl Feeder {
     pub(super) fn new(fleet: Fleet, faults: Vec<Fault>) -> Self {
-        Self { fleet, faults, board: Board::new(), open: Mutex::default() }
+        Self {
+            fleet,
+            faults,
+            board: Board::new(),
+            name_changes: AtomicU64::new(0),
+            open: Mutex::default(),
+        }
+    }
+
+    /// Returns how often names and groups have changed since the server began, as far as pages were told.
+    pub(super) fn name_changes(&self) -> u64 {
+        self.name_changes.load(Ordering::SeqCst)
     }
 
     fn lock(&self) -> MutexGuard<'_, OpenPages> {
@@ -76,6 +90,7 @@ impl Feeder {
         stream.check_paused_sessions();
         *life.closer.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream.closer());
         let mut shown: Option<Rows> = None;
+        let mut names = Names::of(&self.fleet.host);
         while !life.is_over.load(Ordering::SeqCst) {
             match stream.next_item(shown.as_ref())? {
                 ListItem::Closed => break,
@@ -83,8 +98,12 @@ impl Feeder {
                 ListItem::Rows(rows) => {
                     // A watch that ended meanwhile does not overwrite the look of its successor.
                     let open = self.lock();
+                    if names.read(&self.fleet.host) {
+                        self.name_changes.fetch_add(1, Ordering::SeqCst);
+                    }
                     if !life.is_over.load(Ordering::SeqCst) {
-                        self.board.take(&rows, stream.asks(), &self.faults);
+                        let shown = (stream.asks(), self.faults.as_slice());
+                        self.board.take(&rows, shown, self.name_changes());
                     }
                     drop(open);
                     shown = Some(rows);

@@ -35,7 +35,8 @@ struct Current {
     generation: u64,
 }
 
-type FileIdentity = Option<(u64, u64, i64, i64, u64)>;
+/// Device, inode, time of the last change, size and mode: a key that others can read is replaced.
+type FileIdentity = Option<(u64, u64, i64, i64, u64, u32)>;
 
 /// A token that was right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl Keys {
 
     fn identity(&self) -> FileIdentity {
         let meta = std::fs::symlink_metadata(&self.file).ok()?;
-        Some((meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()))
+        Some((meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len(), meta.mode()))
     }
 
     /// Makes a token that is good until then.

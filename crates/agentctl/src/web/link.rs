@@ -45,6 +45,16 @@ impl Links {
     }
 }
 
+impl Links {
+    /// Says whether no other device can open a link.
+    #[must_use]
+    pub fn is_for_this_machine(&self) -> bool {
+        let address = self.for_other_device().strip_prefix("http://");
+        let address = address.and_then(|rest| rest.split('/').next());
+        address.and_then(|name| name.parse().ok()).is_some_and(|a: SocketAddr| a.ip().is_loopback())
+    }
+}
+
 /// Returns the address of the page for a browser on this machine.
 pub(super) fn url_of(address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
@@ -55,7 +65,7 @@ pub(super) fn url_of(address: SocketAddr) -> String {
 }
 
 /// The server that runs.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct RunningServer {
     /// Its address.
     pub address: String,

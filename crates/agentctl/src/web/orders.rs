@@ -122,7 +122,7 @@ pub(super) fn launch(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body
         return Err(Failure::new(Kind::Usage, "the prompt is empty"));
     }
     if !order.cwd.is_absolute() {
-        let what = format!("`{}` is not a whole path", order.cwd.display());
+        let what = format!("`{}` is not an absolute path", order.cwd.display());
         return Err(Failure::new(Kind::Usage, what));
     }
     let subject = LaunchSubject::New { adapter: order.adapter };

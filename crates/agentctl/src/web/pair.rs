@@ -5,6 +5,7 @@ use std::time::Duration;
 use agentctl_core::model::Time;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Web;
@@ -29,11 +30,15 @@ struct PairRequest {
 }
 
 /// The answer to `/api/pair`.
-#[derive(Serialize)]
-struct PairDocument {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PairDocument {
+    /// The token of the device, for the header `Authorization: Bearer TOKEN`.
     token: String,
+    /// It is good until then.
     until: Time,
+    /// Orders are taken.
     control: bool,
+    /// The version of the program.
     version: &'static str,
 }
 

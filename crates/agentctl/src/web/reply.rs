@@ -5,7 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{ErrorDocument, Failure, Kind};
 use crate::http::Refusal;
 use crate::text::json_line;
 
@@ -13,20 +13,6 @@ use crate::text::json_line;
 pub(super) type Body = Result<Bytes, Failure>;
 
 const JSON: &str = "application/json; charset=utf-8";
-
-/// A refusal in the form of a failure of the command line.
-#[derive(Serialize)]
-struct RefusalDocument<'a> {
-    error: RefusalBody<'a>,
-}
-
-#[derive(Serialize)]
-struct RefusalBody<'a> {
-    code: &'a str,
-    message: &'a str,
-    hint: Option<&'a str>,
-    retryable: bool,
-}
 
 /// Serialises a document as the command line does: text of agents holds no control characters.
 pub(super) fn body(value: &impl Serialize) -> Body {
@@ -65,13 +51,9 @@ pub(super) fn failed(failure: &Failure) -> Response {
 
 /// Answers with a refusal in the same form.
 pub(super) fn refused(refusal: Refusal) -> Response {
-    let error = RefusalBody {
-        code: refusal.code,
-        message: &refusal.reason,
-        hint: refusal.hint.as_deref(),
-        retryable: false,
-    };
-    let line = json_line(&RefusalDocument { error }).unwrap_or_default();
+    let hint = refusal.hint.as_deref();
+    let document = ErrorDocument::refusal(refusal.code, refusal.reason.as_ref(), hint);
+    let line = json_line(&document).unwrap_or_default();
     let response = ([(header::CONTENT_TYPE, JSON)], line).into_response();
     refusal.with_body(response)
 }

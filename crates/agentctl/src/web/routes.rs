@@ -101,7 +101,7 @@ impl Endpoint {
         match self {
             // A page connects again.
             Self::Stream => Duration::from_hours(12),
-            // Starting an agent and waiting for its end can take as long as the configuration allows.
+            // Making a worktree, starting an agent and stopping one can take minutes.
             Self::Answer | Self::Send | Self::Stop | Self::Launch => Duration::from_mins(10),
             _ => Duration::from_mins(1),
         }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agentctl_core::model::Target;
+use agentctl_core::model::{Target, Time};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::Web;
+use super::board::LookData;
 use super::documents::{PAGE_MESSAGES, target, view};
 use super::keys::Claim;
 use super::query::{QueryText, typed_session};
@@ -29,25 +31,51 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(20);
 const ASK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The data of the event `hello`, the first one of a stream.
-#[derive(Serialize)]
-struct HelloData<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct HelloData<'a> {
     /// Orders are taken.
     control: bool,
     /// The home directory of the user.
     home: &'a str,
 }
 
-/// The data of the event `said`.
-#[derive(Serialize)]
-struct SaidData<'a> {
+/// The data of the event `said`: new lines of the conversation that the stream follows.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SaidData<'a> {
+    /// The session, as the stream was asked for it.
     id: &'a str,
     /// The lines replace everything that was shown.
     reset: bool,
+    /// The lines.
     lines: &'a [Line],
+    /// The place that the page before this one ends at.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<&'a str>,
+    /// The number of messages before the lines, at least.
     #[serde(skip_serializing_if = "Option::is_none")]
     earlier: Option<usize>,
+}
+
+/// The data of the event `beat`, which shows that the connection lives.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct BeatData {
+    /// The time of the server.
+    at: Time,
+}
+
+/// One event of the stream: its name, and its data.
+#[derive(JsonSchema)]
+#[schemars(tag = "event", content = "data", rename_all = "snake_case")]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum StreamEvent<'a> {
+    /// The first event.
+    Hello(HelloData<'a>),
+    /// Changes of the list.
+    Look(LookData<'a>),
+    /// New lines of a conversation.
+    Said(SaidData<'a>),
+    /// Every 20 seconds.
+    Beat(BeatData),
 }
 
 /// Returns an event in the form of `text/event-stream`.
@@ -201,7 +229,7 @@ impl Page {
                 _ = beat.tick() => {
                     let still_right = self.claim.is_none_or(|claim| self.web.keys.holds(claim));
                     let at = self.web.fleet.host.now();
-                    let beat = event("beat", &serde_json::json!({"at": at}));
+                    let beat = event("beat", &BeatData { at });
                     if !still_right || self.sender.send(beat).await.is_err() {
                         return;
                     }

@@ -2,16 +2,17 @@
 
 import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
-import { Server, agentctl, askOf, assert, assertEqual, axePath, button, card, check, directory, eventually, finish, home, json, launch, openBrowser, openPage, pairedPage, row } from "./stage.mjs";
+import { Server, agentctl, askOf, assert, assertEqual, axePath, button, card, check, directory, eventually, finish, home, json, launch, openBrowser, openPage, pairedPage, row, text } from "./stage.mjs";
+import { allowInView, firstPress, loser, named } from "./cards.mjs";
 import { hostile } from "./hostile.mjs";
 import { keeps } from "./https.mjs";
+import { fits, stoppedInView, targets, toldInView } from "./layout.mjs";
 import { planted } from "./planted.mjs";
 
 const pages = new URL("../../src/web/page/", import.meta.url);
 const server = await Server.start("--allow-control", "--name", "box.example");
 const browser = await openBrowser();
 const untroubled = (page) => assert(page.trouble.length === 0, page.trouble.slice(0, 5).join("\n"));
-const text = (locator) => locator.evaluate((element) => element.textContent);
 
 await check("each module is short", () => {
   for (const name of readdirSync(pages)) {
@@ -51,6 +52,16 @@ await check("a second use of the link is refused", async () => {
   await other.close();
 });
 
+await check("a link on another web page opens the page", async () => {
+  const other = await browser.newContext();
+  const elsewhere = await other.newPage();
+  await elsewhere.route("http://elsewhere.example/", (route) => route.fulfill({ contentType: "text/html", body: `<a href="${server.newLink()}">open</a>` }));
+  await elsewhere.goto("http://elsewhere.example/");
+  await elsewhere.getByText("open").click();
+  await elsewhere.waitForSelector("body[data-view=home]");
+  await other.close();
+});
+
 /// A check that begins with the inbox and the list.
 const walk = (name, body) => check(name, async () => {
   await page.goto(`${server.origin}/#/`);
@@ -61,7 +72,7 @@ const walk = (name, body) => check(name, async () => {
 // --- the list
 
 await walk("the list is live, and a click on a title opens the session", async () => {
-  await page.getByText("No session is running.").waitFor();
+  await page.getByText("No session is running. Start one with New session").waitFor();
   const session = launch("Paint the fence [[say:I paint it https://example.com/fence now.]] [[hang]]");
   await row(page, session).waitFor();
   await page.locator("#rows .title", { hasText: "Paint the fence" }).click();
@@ -141,10 +152,11 @@ await walk("an ask below the screen is allowed only when its end was seen", asyn
   const ask = await askOf(session);
   const allow = button(page, ask, "Allow");
   await allow.waitFor();
-  await page.waitForTimeout(1200);
+  // Deny needs no end: once it works, the card has stood still.
+  await eventually("Deny is enabled", async () => (await button(page, ask, "Deny").getAttribute("aria-disabled")) === "false");
   assertEqual(await allow.getAttribute("aria-disabled"), "true", "Allow of a card whose end is below the screen");
   await allow.dispatchEvent("click");
-  await page.waitForTimeout(300);
+  await card(page, ask).getByText("Read to the end of the card first.").waitFor({ state: "attached" });
   assert(!existsSync(made), "a command was allowed whose end was not seen");
   await card(page, ask).locator(".end").scrollIntoViewIfNeeded();
   await eventually("Allow is enabled", async () => (await allow.getAttribute("aria-disabled")) === "false");
@@ -241,6 +253,7 @@ await walk("the changes of a session are shown as a diff", async () => {
   const changes = page.locator("#session .work");
   await changes.locator(".file .added", { hasText: "+three" }).first().waitFor();
   await changes.locator(".file .removed", { hasText: "−two" }).first().waitFor();
+  assert(!/diff --git|^--- |^\+\+\+ /m.test(await changes.locator(".patch").first().innerText()), "a patch names its file again");
   await page.keyboard.press("3");
   await changes.locator(".evidence li").first().waitFor();
   await changes.getByText(session).first().waitFor();
@@ -251,6 +264,7 @@ await walk("the changes of a session are shown as a diff", async () => {
 await walk("launch, send and stop from the page", async () => {
   const cwd = directory("launched");
   await page.locator("#begin-link").click();
+  await page.locator("#begin .note", { hasText: /Not found on the PATH of this server: .*codex/ }).waitFor();
   await page.locator("[name=adapter]").selectOption("demo");
   await page.locator("[name=prompt]").fill("Water the plants [[say:done]] [[hang]]");
   await page.locator("[name=cwd]").fill(cwd);
@@ -331,14 +345,18 @@ await walk("the page connects again after the server was killed, with the same t
   agentctl("stop", session);
 });
 
-await walk("a tab whose token has ended says so, and pairs again with a new link", async () => {
-  const session = launch("Mow the lawn [[hang]]");
+await walk("a tab whose token has ended says so, shows nothing more, and pairs again with a new link", async () => {
+  const session = launch("Mow the lawn [[permit:true]] [[hang]]");
+  await card(page, await askOf(session)).waitFor();
   await row(page, session).click();
   await page.waitForSelector("body[data-view=session]");
   await page.route("**/api/why*", (route) => route.fulfill({ status: 401, json: { error: { code: "unauthorized", message: "no" } } }));
   await page.keyboard.press("3");
+  await page.getByText("The pairing has ended").waitFor();
   await page.getByText("agentctl web --link").waitFor();
   assertEqual(await page.evaluate(() => sessionStorage.length), 0, "tokens");
+  assertEqual(await page.title(), "agentctl", "title");
+  assertEqual(await page.locator(".row, .card, #session *").count(), 0, "rows, cards and parts of a session");
   assert(!(await page.locator("#sessions, #actions").first().isVisible()), "the list is still shown");
   await page.unroute("**/api/why*");
   await page.goto(server.newLink());
@@ -394,7 +412,17 @@ await check("10,000 hostile strings are shown as text", () => hostile(browser, s
 await check("over https the token can be kept on the device", () => keeps(browser, server));
 await check("a server on another port learns no secret", () => planted(browser, server));
 
-// --- phone and screen reader
+await check("a card that grew and then stood still takes the first press", () => firstPress(browser, server));
+await check("Allow in view works by itself, and a refusal is read in view", () => allowInView(browser, server));
+await check("the page that was later says what became of the ask", () => loser(browser, server));
+await check("a name that is given later is shown", () => named(browser, server));
+
+// --- sizes, phone and screen reader
+
+await check("a long directory, title and command widen no page", () => fits(browser, server));
+await check("every target on a phone is large", () => targets(browser, server));
+await check("a lost connection and a closed ask are told in view", () => toldInView(browser, server));
+await check("Stopped is told in view, and the ask says that the session has ended", () => stoppedInView(browser, server));
 
 await check("on a phone: one column, large buttons, Deny left of Allow, nothing wider than the screen", async () => {
   const phone = await pairedPage(browser, server, { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });

@@ -94,7 +94,7 @@ fn a_home_that_was_left_is_noticed_again() {
 }
 
 /// Returns the inodes of the directories that a process watches by file events.
-fn watched_inodes(pid: u32) -> Vec<u64> {
+pub(crate) fn watched_inodes(pid: u32) -> Vec<u64> {
     let infos = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("it lives");
     let texts = infos.flatten().filter_map(|info| std::fs::read_to_string(info.path()).ok());
     let inode = |line: &str| {

@@ -1,6 +1,7 @@
 //! `list --watch`: the list again when something happens, and no look while nothing does.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -9,6 +10,7 @@ use testkit::{TestHome, eventually, sandboxed};
 
 use crate::cli::planted;
 use crate::events::{Stream, tell};
+use crate::events_homes::watched_inodes;
 use crate::home;
 use crate::launched::{launch, until_asked};
 
@@ -58,6 +60,42 @@ fn a_watched_list_is_the_list() {
                 let listed = home.run(&[&["list", "--json"], args].concat()).json();
                 (timeless(stream.heard().pop()?) == timeless(listed)).then_some(())
             });
+        }
+    });
+}
+
+/// A name and a group are no events of a session, and lists show them.
+#[test]
+fn a_name_that_is_given_later_is_listed() {
+    sandboxed(|| {
+        let home = home();
+        let (ended, live) =
+            (launch(&home, "e", "x", &[]), launch(&home, "w", "x [[ask:go?]]", &[]));
+        until_asked(&home, &live);
+        let (living, all) = (watch(&home, &[]), watch(&home, &["-a"]));
+        shows(&living, &live, "waiting");
+        shows(&all, &ended, "stopped");
+        // The look once a minute would find a name too, so the watch itself is checked.
+        assert_eq!(home.run(&["name", &ended, "first"]).code, Some(0));
+        let folder = home.path().join(".local/state/agentctl/names");
+        let inode = std::fs::metadata(folder).expect("there").ino();
+        for stream in [&living, &all] {
+            eventually("the folder of the names is watched", || {
+                watched_inodes(stream.pid()).contains(&inode).then_some(())
+            });
+        }
+        for (id, streams) in [(&live, &[&living, &all][..]), (&ended, &[&all])] {
+            let (name, group) = (format!("name-{id}"), format!("group-{id}"));
+            assert_eq!(home.run(&["name", id, &name]).code, Some(0));
+            assert_eq!(home.run(&["group", id, &group]).code, Some(0));
+            for stream in streams {
+                eventually("the newest list has the name and the group", || {
+                    let newest = stream.heard().pop()?;
+                    let rows = newest["sessions"].as_array()?.clone();
+                    let is_named = |row: &Value| row["name"] == *name && row["group"] == *group;
+                    rows.iter().any(|row| row["id"] == **id && is_named(row)).then_some(())
+                });
+            }
         }
     });
 }

@@ -118,6 +118,7 @@ mod wait;
 mod wait_codex;
 mod watched_lists;
 mod web;
+mod web_documents;
 mod web_orders;
 mod web_together;
 mod webhooks;

@@ -1,5 +1,4 @@
-//! `agentctl web`: every route refuses what it must, pairing, and documents that equal those of the command line. Real
-//! server, raw HTTP.
+//! `agentctl web`: every route refuses what it must, pairing, addresses and settings. Real server, raw HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,12 +8,11 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use agentctl::web::{Access, MAX_BODY_BYTES, MAX_PAIRING_BODY_BYTES, POLICY, RouteRow, routes};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use testkit::{TestHome, eventually, sandboxed};
+use testkit::{PseudoTerminal, TestHome, eventually, sandboxed};
 
-use crate::inbox::ask_of;
-use crate::launched::launch;
-use crate::{comparable, configure, home};
+use crate::{configure, home};
 
 /// Timeout of a request, far longer than any request takes.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -38,8 +36,11 @@ impl Web {
     pub(crate) fn start_at(home: &TestHome, listen: &str, flags: &[&str]) -> Self {
         let mut args = vec!["web", "--listen", listen];
         args.extend(flags);
-        let mut command = home.command(&args);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
+        Self::of(home.command(&args).stdout(Stdio::piped()).spawn().expect("started"))
+    }
+
+    /// Takes a server that was started; waits for its link.
+    fn of(mut child: Child) -> Self {
         let mut link = String::new();
         let out = child.stdout.take().expect("a pipe");
         BufReader::new(out).read_line(&mut link).expect("a line");
@@ -182,6 +183,19 @@ fn with(
     all
 }
 
+/// Returns what browsers say about requests of other web pages: site, mode and destination.
+fn navigations() -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut all = Vec::new();
+    for site in ["cross-site", "same-site"] {
+        for mode in ["navigate", "no-cors", "cors", "same-origin"] {
+            for dest in ["document", "iframe", "embed", "script", "empty"] {
+                all.push((site, mode, dest));
+            }
+        }
+    }
+    all
+}
+
 /// Every route with every wrong `Host`, `Origin`, `Sec-Fetch-Site`, token, method and type, generated from the table.
 #[test]
 fn every_route_refuses_every_wrong_request() {
@@ -250,6 +264,20 @@ fn every_route_refuses_every_wrong_request() {
                 assert_eq!(refused, 403, "{method} {path}: {site}");
             }
             assert_eq!(code(method, &with(&good, "Sec-Fetch-Site", Some("none"))), usual);
+            for (site, mode, dest) in navigations() {
+                let mut headers = with(&good, "Sec-Fetch-Site", Some(site));
+                headers.extend([("Sec-Fetch-Mode", mode.into()), ("Sec-Fetch-Dest", dest.into())]);
+                // A link on another web page opens the page, which holds no data, and nothing else.
+                let is_link = (mode, dest) == ("navigate", "document");
+                let opens = is_link && route.access == Access::Public;
+                let expected = if opens { 200 } else { 403 };
+                let without = with(&headers, "Origin", None);
+                assert_eq!(code(method, &without), expected, "{path}: {site} {mode} {dest}");
+                let foreign = with(&headers, "Origin", Some("http://evil.example"));
+                assert_eq!(code(method, &foreign), 403, "{path}: {site} {mode} {dest}");
+                let other = if method == "GET" { "POST" } else { "GET" };
+                assert_eq!(code(other, &without), 403, "{other} {path}: {site} {mode} {dest}");
+            }
             let needs_token = matches!(route.access, Access::Data | Access::Control);
             let is_free = !path.starts_with("/api/") || path == "/api/pair" || is_private;
             assert_eq!(needs_token, !is_free, "{path}");
@@ -357,6 +385,23 @@ fn a_link_is_good_once_and_a_token_survives_a_restart() {
 }
 
 #[test]
+fn a_key_that_others_can_read_is_replaced() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &[]);
+        let token = web.token();
+        assert_eq!(web.get(&token, "/api/asks").code, 200);
+        let key = home.path().join(KEY);
+        let before = std::fs::read_to_string(&key).expect("a key");
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).expect("set");
+        assert_eq!(web.get(&token, "/api/asks").code, 401, "as after a restart");
+        let mode = std::fs::metadata(&key).expect("a key").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_ne!(std::fs::read_to_string(&key).expect("a key"), before);
+    });
+}
+
+#[test]
 fn only_a_page_over_https_keeps_its_token() {
     sandboxed(|| {
         let home = home();
@@ -412,102 +457,6 @@ fn bodies_are_limited() {
     });
 }
 
-/// Returns a document without what differs between two looks.
-fn timeless(mut document: Value) -> Value {
-    for name in ["sessions", "asks"] {
-        for row in document[name].as_array_mut().into_iter().flatten() {
-            *row = comparable(row);
-        }
-    }
-    for evidence in document["evidence"].as_array_mut().into_iter().flatten() {
-        evidence["at"] = Value::Null;
-    }
-    if document.get("duration_seconds").is_some() {
-        document["duration_seconds"] = Value::Null;
-    }
-    document
-}
-
-#[test]
-fn documents_equal_those_of_the_command_line() {
-    sandboxed(|| {
-        let home = home();
-        let asking = launch(&home, "w", "x [[write:a.txt|one]] [[permit:touch x]]", &[]);
-        ask_of(&home, &asking);
-        let ended = launch(&home, "v", "x [[say:done]]", &[]);
-        crate::launched::until_stopped(&home, &ended);
-        let web = Web::start(&home, &[]);
-        let token = web.token();
-        let id = format!("demo:{asking}");
-        for (path, args) in [
-            ("/api/sessions".to_owned(), vec!["list"]),
-            ("/api/sessions?all=true".to_owned(), vec!["list", "-a"]),
-            ("/api/sessions?since=all".to_owned(), vec!["list", "--since", "all"]),
-            ("/api/asks".to_owned(), vec!["asks"]),
-            (format!("/api/session?id={id}"), vec!["status", &id]),
-            (format!("/api/why?id={id}"), vec!["why", &id]),
-            (format!("/api/changes?id={id}"), vec!["changes", &id]),
-            (format!("/api/changes?id={id}&patch=true"), vec!["changes", &id, "--patch"]),
-            (format!("/api/diff?id={id}"), vec!["diff", &id]),
-            ("/api/session?id=none-such".to_owned(), vec!["status", "none-such"]),
-        ] {
-            let mut args = args;
-            args.push("--json");
-            let printed = home.run(&args);
-            let answer = web.get(&token, &path);
-            assert_eq!(timeless(answer.json()), timeless(printed.json()), "{path}");
-            let code = match printed.code {
-                Some(0) => 200,
-                Some(4) => 404,
-                Some(5) => 409,
-                code => panic!("{args:?}: {code:?} {}", printed.stderr),
-            };
-            assert_eq!(answer.code, code, "{path}: {}", answer.body);
-        }
-        let begin = web.get(&token, "/api/begin").json();
-        let demo = begin["adapters"].as_array().expect("adapters").iter();
-        let demo = demo.into_iter().find(|row| row["name"] == "demo").expect("the demo");
-        assert_eq!((&demo["can_launch"], &begin["control"]), (&json!(true), &json!(false)));
-        assert!(begin["directories"].as_array().expect("some").len() >= 2, "{begin}");
-        assert_eq!(web.get(&token, "/api/session").code, 400, "no id");
-        assert_eq!(web.get(&token, "/api/sessions?since=x").code, 400);
-        assert_eq!(web.get(&token, "/api/nothing").code, 404);
-        assert_eq!(web.get("", "/nothing").code, 404, "without a token, too");
-    });
-}
-
-#[test]
-fn a_conversation_is_read_in_pages() {
-    sandboxed(|| {
-        let home = home();
-        let says: Vec<String> = (0..30).map(|n| format!(" [[say:part {n}.]]")).collect();
-        let id = launch(&home, "w", &format!("go{}", says.concat()), &[]);
-        crate::launched::until_stopped(&home, &id);
-        let web = Web::start(&home, &[]);
-        let token = web.token();
-        let mut texts = Vec::new();
-        let mut before = String::new();
-        loop {
-            let page = web.get(&token, &format!("/api/talk?id=demo:{id}&n=7{before}")).json();
-            let lines = page["lines"].as_array().expect("lines").iter();
-            let text = lines.flat_map(|line| line["spans"].as_array().expect("spans"));
-            let text: Vec<String> =
-                text.map(|span| span["text"].as_str().expect("text").to_owned()).collect();
-            texts.insert(0, text.concat());
-            match page["before"].as_str() {
-                Some(place) => before = format!("&before={place}"),
-                None => break assert_eq!(page["earlier"], 0),
-            }
-            assert!(page["earlier"].as_u64() > Some(0), "{page}");
-        }
-        assert!(texts.len() > 3, "{} pages", texts.len());
-        let whole = texts.concat();
-        for n in 0..30 {
-            assert_eq!(whole.matches(&format!("  part {n}.")).count(), 1, "{n}: {whole}");
-        }
-    });
-}
-
 #[test]
 fn the_private_socket_needs_no_token() {
     sandboxed(|| {
@@ -530,8 +479,18 @@ fn addresses_beyond_this_machine_need_a_word() {
         for wrong in ["x", "127.0.0.1", "unix:relative", "localhost:99999999"] {
             assert_eq!(home.run(&["web", "--listen", wrong]).code, Some(2), "{wrong}");
         }
-        let web = Web::start_at(&home, "0.0.0.0:0", &["--insecure"]);
+        let mut command = home.command(&["web", "--listen", "0.0.0.0:0", "--insecure"]);
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut web = Web::of(piped.spawn().expect("started"));
         assert_eq!(web.get(&web.token(), "/api/asks").code, 200);
+        let drawn = home.run(&["web", "--link", "--qr"]);
+        assert!(drawn.stderr.contains("a phone cannot open this link"), "{}", drawn.stderr);
+        web.kill();
+        let mut said = String::new();
+        let mut stderr = web.child.stderr.take().expect("a pipe");
+        stderr.read_to_string(&mut said).expect("read");
+        let warning = format!("0.0.0.0:{}: the token and all", web.port);
+        assert!(said.contains(&warning) && said.contains("--name HOST"), "{said}");
         drop(web);
         let path = home.path().join("page.sock");
         let listen = format!("unix:{}", path.display());
@@ -544,6 +503,26 @@ fn addresses_beyond_this_machine_need_a_word() {
         };
         assert_eq!((ask("box.example"), ask("evil.example")), (401, 403), "the token is needed");
         drop(web);
+    });
+}
+
+#[test]
+fn a_terminal_is_told_whether_the_page_acts_and_how_it_ends() {
+    sandboxed(|| {
+        let home = home();
+        let shows = ["web", "--listen", "127.0.0.1:0"];
+        let acts = ["web", "--listen", "127.0.0.1:0", "--allow-control"];
+        for (args, words) in [(&shows[..], "the page only shows"), (&acts, "the page also acts")] {
+            let terminal = PseudoTerminal::start(&mut home.command(args), 120, 30);
+            eventually("the sentence", || {
+                let said = terminal.output();
+                (said.contains("/#k=") && said.contains(words) && said.contains("Ctrl-C ends it"))
+                    .then_some(())
+            });
+            let pid = Pid::from_raw(i32::try_from(terminal.pid()).expect("a pid"));
+            kill_process(pid.expect("a pid"), Signal::INT).expect("signalled");
+            let _said = terminal.ended();
+        }
     });
 }
 
@@ -580,6 +559,7 @@ fn settings_are_read_from_the_configuration() {
         configure(&home, &[], "[web]\nlisten = \"nowhere\"\nhosts = [\"https://a\"]\n");
         let refused = home.run(&["web"]);
         assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        assert_eq!(refused.stderr.matches("`nowhere`").count(), 1, "{}", refused.stderr);
         let found = home.run(&["config", "check"]);
         assert_eq!(found.code, Some(1));
         let found = format!("{}{}", found.stdout, found.stderr);

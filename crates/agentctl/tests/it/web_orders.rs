@@ -1,5 +1,6 @@
 //! Orders and the stream of the page: the same effects and refusals as the command line; nothing from below an agent.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -31,7 +32,7 @@ impl Page {
     }
 
     /// Waits for the next event.
-    fn next(&mut self) -> (String, Value) {
+    pub(crate) fn next(&mut self) -> (String, Value) {
         let mut name = String::new();
         loop {
             let mut line = String::new();
@@ -87,11 +88,15 @@ fn an_answer_is_delivered_and_the_stream_tells_it() {
         assert_eq!(answered.code, 200, "{}", answered.body);
         assert_eq!(answered.json()["ask"]["id"], ask["id"]);
         let key = json!([format!("demo:{id}")]);
-        for page in [&mut page, &mut plain] {
-            page.until("its end", |name, data| name == "look" && data["gone"] == key);
-        }
-        let _growth = page.until("the last words", |name, data| {
-            name == "said" && data.to_string().contains("finished now")
+        let is_end = |name: &str, data: &Value| name == "look" && data["gone"] == key;
+        plain.until("its end", is_end);
+        // The last words may be read before the process has ended, or after.
+        let (has_ended, has_spoken) = (Cell::new(false), Cell::new(false));
+        page.until("its end and its last words", |name, data| {
+            has_ended.set(has_ended.get() || is_end(name, data));
+            let speaks = name == "said" && data.to_string().contains("finished now");
+            has_spoken.set(has_spoken.get() || speaks);
+            has_ended.get() && has_spoken.get()
         });
         assert!(home.path().join("w/ran").exists());
         let again = web.post(&token, "/api/answer", &json!({"ask": ask["id"], "reply": "allow"}));
@@ -101,6 +106,30 @@ fn an_answer_is_delivered_and_the_stream_tells_it() {
         assert_eq!(again.code, 404);
         let unknown = web.get(&token, "/api/stream?talk=demo:none");
         assert_eq!(unknown.code, 404, "{}", unknown.body);
+    });
+}
+
+#[test]
+fn a_name_that_is_given_later_reaches_an_open_page() {
+    sandboxed(|| {
+        let home = home();
+        let (ended, live) = (launch(&home, "e", "x", &[]), launch(&home, "w", "x [[hang]]", &[]));
+        let web = Web::start(&home, &[]);
+        let mut page = Page::open(&web, &web.token(), "");
+        let first = page.until("the first look", |name, data| {
+            name == "look" && has_row(data, &live, "running")
+        });
+        assert_eq!(home.run(&["name", &live, "painter"]).code, Some(0));
+        let named = page.until("the name of a live session", |name, data| {
+            let is_named = |row: &Value| row["id"] == *live && row["name"] == "painter";
+            name == "look" && data["rows"].as_array().is_some_and(|rows| rows.iter().any(is_named))
+        });
+        assert_ne!(named["names"], first["names"]);
+        assert_eq!(home.run(&["name", &ended, "baker"]).code, Some(0));
+        // The row of an ended session is in no look: the page reads it again because of the number.
+        let _again = page.until("a look because of the name of an ended session", |name, data| {
+            name == "look" && data["names"] != named["names"]
+        });
     });
 }
 

@@ -1,6 +1,6 @@
 // The page: pairing, the live state, routes, keys.
 
-import { Stream, canKeep, code, get, isPaired, pair, takeCode, whenUnpaired, wordsOf } from "./net.js";
+import { Stream, canKeep, code, get, hasEnded, isPaired, pair, takeCode, whenUnpaired, wordsOf } from "./net.js";
 import { byId, fill, h, openDialog, refreshAges, say, setHome, setText } from "./dom.js";
 import { showBegin } from "./begin.js";
 import { Board } from "./inbox.js";
@@ -31,6 +31,8 @@ function showUnpaired(why) {
 		h("p.note", "A link works once, for 10 minutes. ", h("code", "--qr"), " shows it to the camera of a phone."));
 }
 
+const ENDED = "The pairing has ended: its time is over, or the key of the server was replaced.";
+
 function takeLink(code) {
 	if (!canKeep) return exchange(code, false);
 	const keep = h("input", { type: "checkbox" });
@@ -56,7 +58,7 @@ function enter() {
 // Learns what this server allows, which may be something else after a restart.
 function hello({ control, home }) {
 	if (state.looked && control !== state.control) location.reload();
-	state.control = control;
+	state.control = list.control = control;
 	setHome(home);
 	byId("begin-link").hidden = !state.control;
 	byId("read-only").hidden = state.control;
@@ -77,8 +79,11 @@ function takeLook(look) {
 	paintFaults(look.faults ?? []);
 	if (added.length && state.looked) announce(added);
 	else if (changed.length) say(changed.length === 1 ? `${titleOf(changed[0])}: ${changed[0].status}` : `${changed.length} sessions changed their status`);
-	if (look.gone.length && byId("ended").checked) readEnded();
-	state.looked = true;
+	// Rows of ended sessions are in no look; a name that was given may be one of theirs.
+	const named = state.looked && look.names !== state.names;
+	if ((look.gone.length || named) && byId("ended").checked) readEnded();
+	if (named) talk.lookUpEnded();
+	Object.assign(state, { looked: true, names: look.names });
 	showWanted();
 	performance.clearMeasures();
 	performance.measure("look", { start });
@@ -137,6 +142,7 @@ function route() {
 	const key = new URLSearchParams(`k=${name.replaceAll("+", "%2B").replaceAll("&", "%26")}`).get("k");
 	const before = talk.key;
 	state.wanted = place === "ask" && key;
+	byId("stale").hidden = true;
 	const view = place === "session" && key ? "session" : place === "begin" && state.control ? "begin" : "home";
 	body.dataset.view = view;
 	list.select(view === "session" ? key : null);
@@ -159,7 +165,10 @@ function route() {
 function showWanted() {
 	const { wanted } = state;
 	const found = !wanted || inbox.focus(wanted);
-	byId("stale").hidden = found || !state.looked;
+	const stale = byId("stale");
+	const wasHidden = stale.hidden;
+	stale.hidden = found || !state.looked;
+	if (wasHidden && !stale.hidden) stale.scrollIntoView({ block: "nearest" });
 	if (found) state.wanted = null;
 }
 
@@ -219,14 +228,30 @@ addEventListener("keydown", (event) => {
 
 // --- beginning
 
-whenUnpaired(() => showUnpaired());
+whenUnpaired(() => {
+	// Nothing of what was shown stays.
+	Object.assign(state, { asks: [], connected: false, looked: false });
+	list.take({ full: true, rows: [], gone: [], order: [] });
+	list.takeEnded([]);
+	inbox.clear();
+	talk.close();
+	paintCount();
+	showUnpaired(ENDED);
+});
 addEventListener("hashchange", route);
 const moved = () => {
 	inbox.moved();
 	talk.board?.moved();
 };
 addEventListener("scroll", moved, { capture: true, passive: true });
-new ResizeObserver(moved).observe(byId("main"));
+const head = new CSSStyleSheet();
+document.adoptedStyleSheets = [head];
+const sizes = new ResizeObserver(() => {
+	// What is scrolled into view is not below the head. No element has a style of its own.
+	head.replaceSync(`:root{--head:${byId("head").offsetHeight}px}`);
+	moved();
+});
+for (const id of ["main", "head", "stale"]) sizes.observe(byId(id));
 byId("help").onclick = showHelp;
 byId("ended").onchange = readEnded;
 byId("skip").onclick = (event) => {
@@ -241,4 +266,4 @@ setInterval(() => document.hidden || refreshAges(), 10_000);
 
 if (code) takeLink(code);
 else if (isPaired()) enter();
-else showUnpaired();
+else showUnpaired(hasEnded && ENDED);

@@ -1,7 +1,7 @@
 // One card for each ask: the whole request, and the decisions that the agent offers as buttons.
 
 import { ageOf, folder, h, openDialog, patchLines, setText } from "./dom.js";
-import { keyOf, routeOf, shortId, titleOf } from "./list.js";
+import { isLive, keyOf, routeOf, shortId, titleOf } from "./list.js";
 import { post, wordsOf } from "./net.js";
 
 // Buttons work when their card has stood still for this long: no tap hits a card that slid under the finger.
@@ -9,21 +9,25 @@ const STILL_MS = 600;
 const SCOPES = { session: "for the rest of this session", project: "for this project", user: "for everything of this user" };
 const DONE = { allow: "Allowed", always: "Allowed, rule stored", deny: "Denied", fields: "Answered", stop: "Turn ended" };
 
+const CLOSED = "No longer open: answered elsewhere, or the agent went on.";
+
 let numbers = 0;
 
 // One ask may have two cards, in the inbox and in its session. An answer from one of them is that of both.
 const cards = new Set();
 const answered = new Map();
+// The keys of sessions that were stopped from this page.
+export const stopped = new Set();
 
 export class Card {
 	constructor(board, ask) {
 		Object.assign(this, { board, ask, state: "open", endSeen: false, answers: [], id: `ask-${(numbers += 1)}` });
-		this.end = h("div.end");
+		this.end = h("i.end");
 		// A question is not shown twice.
 		const asked = (text) => ask.fields.some((field) => field.text === text);
 		this.outcome = h("p.outcome", { role: "status" });
-		this.element = h("article.card", { "data-ask": ask.id, "aria-labelledby": this.id, tabindex: -1, onclick: (event) => this.tapped(event) },
-			this.heading(), ask.parts.filter(({ text }) => !asked(text)).map(partOf), this.body(), this.outcome, this.end);
+		this.element = h("article.card", { "data-ask": ask.id, "aria-labelledby": this.id, tabindex: -1, onclick: (event) => this.tapped(event), oninput: () => this.state === "open" && setText(this.outcome, "") },
+			this.heading(), ask.parts.filter(({ text }) => !asked(text)).map(partOf), this.body(), this.outcome);
 		this.observer = new IntersectionObserver((entries) => {
 			if (!entries.some((entry) => entry.isIntersecting)) return;
 			this.endSeen = true;
@@ -72,7 +76,10 @@ export class Card {
 
 	// The decisions as text, where they are not buttons.
 	offered() {
-		const choices = this.ask.choices.map(({ label, rule, scope }) => h("li", label, rule && [": ", h("code", rule)], SCOPES[scope] && ` ${SCOPES[scope]}`));
+		const { choices: all, fields } = this.ask;
+		// Beside the options of a question, the end of the turn is no option.
+		if (fields.length) return all.length > 0 && h("p.note", `Also offered: ${all.map(({ label }) => label).join(", ")}.`);
+		const choices = all.map(({ label, rule, scope }) => h("li", label, rule && [": ", h("code", rule)], SCOPES[scope] && ` ${SCOPES[scope]}`));
 		return choices.length > 0 && h("ul.offered", choices);
 	}
 
@@ -103,7 +110,7 @@ export class Card {
 			return button("rule", true, () => ({ always: key }), null, words, " ", rule && h("code", rule), " ", h("small", SCOPES[scope]));
 		});
 		return [
-			h("div.buttons",
+			h("div.buttons", this.end,
 				has("deny") && button("deny", false, () => ({ deny: { message: message.value.trim() || null } }), `Deny: ${title}`, "Deny"),
 				has("allow") && button("allow", true, () => "allow", `Allow: ${title}`, "Allow"),
 				fields.length > 0 && button("allow.answer", true, () => this.given(), `Answer: ${title}`, "Answer")),
@@ -150,21 +157,28 @@ export class Card {
 		this.moved();
 		if (this.state !== "open") return;
 		if (button.getAttribute("aria-disabled") === "true") {
-			return setText(this.outcome, !this.board.connected() ? "Not connected." : this.endSeen ? "The card has just moved. Press again." : "Read to the end of the card first.");
+			return this.refuse(!this.board.connected() ? "Not connected." : this.endSeen ? "The card has just moved. Press again." : "Read to the end of the card first.");
 		}
 		const given = await reply();
 		if (this.state !== "open") return;
-		if (!given) return setText(this.outcome, given === null ? "Choose an answer first." : "");
+		if (!given) return this.refuse(given === null ? "Choose an answer first." : "");
 		this.share("busy", "Sending…");
 		try {
 			const answer = await post("/api/answer", { ask: this.ask.id, reply: given });
 			const moved = answer.moved?.says ?? "delivered, the agent was not seen to move yet";
 			const lost = answer.words_lost ? " This agent has no field for the message." : "";
-			this.share("settled", `${DONE[given] ?? DONE[Object.keys(given)[0]]} here: ${moved}.${lost}`);
+			const after = /^it is (stopped|error)/.test(moved) ? "; the session has ended since" : `: ${moved}`;
+			this.share("settled", `${DONE[given] ?? DONE[Object.keys(given)[0]]} here${after}.${lost}`);
 		} catch (refusal) {
-			const words = `Not taken: ${wordsOf(refusal)}`;
-			this.share(this.gone || refusal.status === 404 ? "settled" : "open", words);
+			if (refusal.status === 404) return this.share("settled", CLOSED);
+			this.share(this.gone ? "settled" : "open", `Not taken: ${wordsOf(refusal)}`);
 		}
+	}
+
+	// Says why a press did nothing, where it can be read.
+	refuse(text) {
+		setText(this.outcome, text);
+		this.outcome.scrollIntoView({ block: "nearest" });
 	}
 
 	vanish() {
@@ -172,8 +186,9 @@ export class Card {
 		// An ask that is opened again is a new one.
 		if (this.state === "settled") answered.delete(this.ask.id);
 		if (this.state !== "open") return;
-		const row = this.board.session(keyOf(this.ask));
-		this.settle(`No longer open: answered elsewhere, or the agent went on.${row ? ` The session is ${row.status}.` : ""}`);
+		const key = keyOf(this.ask);
+		const row = this.board.session(key);
+		this.settle(row && isLive(row) && !stopped.has(key) ? `${CLOSED} The session is ${row.status}.` : "No longer open: the session has ended.");
 	}
 
 	// The card turns grey, says what became of the ask and stays until it is tapped.

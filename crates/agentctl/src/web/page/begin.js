@@ -19,7 +19,9 @@ export async function showBegin() {
 
 function form({ adapters, directories }) {
 	const agents = adapters.filter((one) => one.installed && one.can_launch);
-	if (!agents.length) return h("p.note", "This server finds no agent that it can start.");
+	const missing = adapters.filter((one) => !one.installed).map((one) => one.name);
+	const absent = missing.length > 0 && h("p.note", `Not found on the PATH of this server: ${missing.join(", ")}.`);
+	if (!agents.length) return [h("p.note", "This server finds no agent that it can start."), absent];
 	const notice = h("p.notice.bad", { role: "status", hidden: true });
 	const button = h("button.primary", "Launch");
 	const options = (names, none) => names.map((name) => h("option", { value: name }, name || none));
@@ -35,11 +37,12 @@ function form({ adapters, directories }) {
 		} catch (refusal) {
 			notice.hidden = false;
 			setText(notice, `Not launched: ${wordsOf(refusal)}`);
+			notice.scrollIntoView({ block: "nearest" });
 		}
 		button.disabled = false;
 	};
 	return h("form.begin", { onsubmit: launch },
-		field("Agent", h("select", { name: "adapter" }, options(agents.map((one) => one.name)))),
+		field("Agent", h("select", { name: "adapter" }, options(agents.map((one) => one.name)))), absent,
 		field("Prompt", h("textarea", { name: "prompt", rows: 6, required: true })),
 		field("Directory", text("cwd", { required: true, list: "directories", value: directories[0] ?? "" })),
 		h("datalist", { id: "directories" }, directories.map((one) => h("option", { value: one }, shortPath(one)))),
@@ -48,5 +51,5 @@ function form({ adapters, directories }) {
 			field("Model", text("model")), field("Name", text("name")),
 			check("worktree", "In a git worktree of its own")),
 		check("ask", "Ask here for permissions", true), check("keep", "Stay for further messages"),
-		notice, button);
+		button, notice);
 }

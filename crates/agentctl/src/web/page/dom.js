@@ -51,11 +51,16 @@ export function linked(text) {
 	return [...nodes, text.slice(end)];
 }
 
-const KINDS = [[/^(diff |index |--- |\+\+\+ |new |deleted |old |similarity |rename |Binary )/, "head"], [/^@@/, "head"], [/^\+/, "added"], [/^-/, "removed"]];
+const SIGNS = { "+": "added", "-": "removed", "@": "head" };
 
+// The lines of a patch below a heading that names its file: the lines that name it again are left out.
 export function patchLines(text) {
+	let isHead = /^@@/m.test(text);
 	return h("div.patch", { tabindex: 0, role: "group", "aria-label": "Changed lines" }, text.replace(/\n$/, "").split("\n").map((line) => {
-		const kind = KINDS.find(([start]) => start.test(line))?.[1] ?? "same";
+		if (line.startsWith("@@")) isHead = false;
+		else if (line.startsWith("diff --git ")) isHead = true;
+		if (isHead && /^(diff --git |index |--- |\+\+\+ )/.test(line)) return null;
+		const kind = isHead ? "head" : SIGNS[line[0]] ?? (/^(diff |index |new |deleted |old |similarity |rename |Binary )/.test(line) ? "head" : "same");
 		return h(`div.line.${kind}`, kind === "removed" ? `−${line.slice(1)}` : line || " ");
 	}));
 }

@@ -6,6 +6,9 @@ import { byId, h } from "./dom.js";
 export class Board {
 	constructor(element, world, fits, empty) {
 		Object.assign(this, world, { element, fits, cards: new Map(), done: new Set(), empty: h("p.empty", empty) });
+		// A card that grows, or that something above pushes down, moves without a scroll.
+		this.sizes = new ResizeObserver(() => this.moved());
+		this.sizes.observe(element);
 	}
 
 	each(call) {
@@ -33,6 +36,11 @@ export class Board {
 		}
 		this.paintEmpty();
 		return added;
+	}
+
+	clear() {
+		this.cards.clear();
+		this.element.replaceChildren();
 	}
 
 	dismiss(card) {

@@ -98,7 +98,7 @@ export class SessionList {
 		const more = fitting.length - shown.length;
 		byId("more-rows").hidden = more <= 0;
 		setText(byId("more-rows"), `Show ${Math.min(more, PAGE)} of ${more} more`);
-		setText(byId("rows-note"), !all.length ? "No session is running." : !fitting.length ? "No session fits the filter." : "");
+		setText(byId("rows-note"), !all.length ? `No session is running. ${this.control ? "Start one with New session, or with" : "Start one with"} agentctl launch in a terminal.` : !fitting.length ? "No session fits the filter." : "");
 	}
 
 	item(row) {
@@ -109,7 +109,7 @@ export class SessionList {
 			this.items.set(key, item);
 			mark(item.firstChild, key === this.current);
 		}
-		const digest = JSON.stringify([row.status, reasonOf(row), row.cwd, titleOf(row), newest(row)]);
+		const digest = JSON.stringify([row.status, reasonOf(row), row.cwd, titleOf(row), row.group, newest(row)]);
 		if (item.digest !== digest) item.firstChild.replaceChildren(...parts(row));
 		item.digest = digest;
 		return item;
@@ -120,6 +120,6 @@ function parts(row) {
 	return [
 		h("span.head", h("span.title", { dir: "auto" }, titleOf(row)), ageOf(newest(row))),
 		h("span.state", stateOf(row)),
-		h("span.meta", h("span", row.adapter), h("code", shortId(row)), folder(row.cwd)),
+		h("span.meta", row.name && row.group && h("span", row.group), h("span", row.adapter), h("code", shortId(row)), folder(row.cwd)),
 	];
 }

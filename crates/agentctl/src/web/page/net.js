@@ -16,9 +16,12 @@ export const canKeep = location.protocol === "https:";
 const stores = canKeep ? [sessionStorage, localStorage] : [sessionStorage];
 
 let token = null;
+// A token was kept whose time is over.
+export let hasEnded = false;
 for (const store of stores) {
 	const found = JSON.parse(store.getItem(STORE));
 	if (found && Date.parse(found.until) > Date.now()) token ??= found.token;
+	else if (found) hasEnded = true;
 }
 export const isPaired = () => token !== null;
 

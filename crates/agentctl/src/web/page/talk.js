@@ -1,6 +1,7 @@
 // One session: its heading, its conversation, its asks, a message to it, its end.
 
 import { ageOf, byId, fill, folder, h, linked, mark, openDialog, setText } from "./dom.js";
+import { stopped } from "./ask.js";
 import { Board } from "./inbox.js";
 import { isLive, keyOf, routeOf, shortId, stateOf, titleOf } from "./list.js";
 import { get, post, wordsOf } from "./net.js";
@@ -94,8 +95,9 @@ export class Talk {
 		const cards = h("div");
 		this.talk = h("div.talk", this.earlier, this.lines, cards, this.waits, this.unsent, this.composer);
 		this.work = h("div.work");
-		fill(this.element, h("header", h("a.back", { href: "#/" }, "‹ All"), h("div.bar", this.title, this.stop), this.state, this.meta, this.tabs), this.notice, this.talk, this.work);
+		fill(this.element, h("header", h("a.back", { href: "#/" }, "‹ All"), h("div.bar", this.title, this.stop), this.state, this.meta, this.tabs), this.talk, this.work, this.notice);
 		this.board = new Board(cards, this.world, (ask) => keyOf(ask) === this.key, "");
+		this.board.sizes.observe(this.lines);
 		this.look(this.world.asks());
 	}
 
@@ -109,6 +111,10 @@ export class Talk {
 		} catch (refusal) {
 			if (key === this.key) this.tell(wordsOf(refusal), true);
 		}
+	}
+
+	lookUpEnded() {
+		if (this.row && !isLive(this.row)) this.lookUp();
 	}
 
 	look(asks) {
@@ -164,7 +170,7 @@ export class Talk {
 			this.setEarlier(page.before, page.earlier);
 			this.scroller.scrollTop = this.scroller.scrollHeight - below;
 		} catch (refusal) {
-			this.tell(wordsOf(refusal), true);
+			setText(this.earlier, `Not read: ${wordsOf(refusal)}. Try again`);
 		}
 		this.earlier.disabled = false;
 	}
@@ -209,12 +215,15 @@ export class Talk {
 		const text = `It ends ${row.adapter} ${shortId(row)} and every process that it has started: ${titleOf(row)}`;
 		if (await openDialog("Stop this session?", h("p", text), ["Cancel", "Stop"]) !== "Stop") return;
 		this.tell("Stopping…");
+		stopped.add(key);
 		try {
 			const { failed, survivors } = await post("/api/stop", { id: key });
 			const left = survivors.length ? ` ${survivors.length} processes live on.` : "";
 			this.tell(failed.length ? `Not stopped: ${failed[0].message}` : `Stopped.${left}`, failed.length);
+			if (failed.length) stopped.delete(key);
 			if (key === this.key) this.lookUp();
 		} catch (refusal) {
+			stopped.delete(key);
 			this.tell(`Not stopped: ${wordsOf(refusal)}`, true);
 		}
 	}

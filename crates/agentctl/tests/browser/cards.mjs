@@ -1,0 +1,94 @@
+// Checks of single cards: when a press is taken, and the words of a card that is closed.
+
+import { agentctl, askOf, assert, assertEqual, button, card, eventually, launch, pairedPage, text } from "./stage.mjs";
+
+const isEnabled = (locator) => locator.getAttribute("aria-disabled").then((value) => value === "false");
+
+/// Waits until a button has been enabled, disabled and enabled again because its card changed its size.
+async function settledAfter(page, target, change) {
+  await eventually("the button is enabled", () => isEnabled(target));
+  await change();
+  await eventually("the card has noticed that it grew", async () => !(await isEnabled(target)));
+  await eventually("the button is enabled again by itself", () => isEnabled(target));
+}
+
+/// A card that grew and then stood still takes the first press.
+export async function firstPress(browser, server) {
+  const page = await pairedPage(browser, server);
+  const question = launch("[[ask:Which colour?|Red|Blue]] [[hang]]");
+  const asked = await askOf(question);
+  const answer = button(page, asked, "Answer");
+  await settledAfter(page, answer, () => answer.click());
+  assertEqual(await text(card(page, asked).locator(".outcome")), "Choose an answer first.", "outcome");
+  await settledAfter(page, answer, () => card(page, asked).getByLabel("Blue").check());
+  assertEqual(await text(card(page, asked).locator(".outcome")), "", "outcome after a choice");
+  await answer.dispatchEvent("click");
+  await card(page, asked).getByText("Answered here").waitFor();
+
+  const session = launch("[[permit:true]] [[hang]]");
+  const ask = await askOf(session);
+  const deny = button(page, ask, "Deny");
+  await settledAfter(page, deny, () => card(page, ask).getByText("Tell the agent why not").click());
+  await card(page, ask).locator("textarea").fill("no");
+  await deny.dispatchEvent("click");
+  await card(page, ask).getByText("Denied here").waitFor();
+  agentctl("stop", question, session);
+  await page.context().close();
+}
+
+/// Allow that is in view works by itself, although further options are below the screen; a refusal is read in view.
+export async function allowInView(browser, server) {
+  const page = await pairedPage(browser, server, { viewport: { width: 1280, height: 420 } });
+  const session = launch("[[permit:true]] [[hang]]");
+  const ask = await askOf(session);
+  const allow = button(page, ask, "Allow");
+  await allow.waitFor();
+  await page.locator("#inbox").evaluate((inbox, label) => {
+    const found = [...inbox.querySelectorAll("button")].find((one) => one.textContent === label);
+    inbox.style.height = `${found.getBoundingClientRect().bottom - inbox.getBoundingClientRect().top}px`;
+  }, "Allow");
+  await eventually("Allow is enabled", () => isEnabled(allow));
+  await page.route("**/api/stream*", (route) => route.abort());
+  await server.kill();
+  await page.locator("#banner", { hasText: "Not connected" }).waitFor();
+  await allow.dispatchEvent("click");
+  const outcome = card(page, ask).locator(".outcome");
+  await eventually("the reason is in view", () => outcome.evaluate((one) => {
+    const [inner, outer] = [one.getBoundingClientRect(), one.closest("section").getBoundingClientRect()];
+    return one.textContent === "Not connected." && inner.bottom <= outer.bottom + 1 && inner.top >= outer.top;
+  }));
+  await server.start();
+  agentctl("stop", session);
+  await page.context().close();
+}
+
+/// The page that was later says what became of the ask, without the id of it.
+export async function loser(browser, server) {
+  const page = await pairedPage(browser, server);
+  const session = launch("[[permit:true]] [[hang]]");
+  const ask = await askOf(session);
+  const allow = button(page, ask, "Allow");
+  await eventually("Allow is enabled", () => isEnabled(allow));
+  await page.route("**/api/answer", (route) => route.fulfill({ status: 404, json: { error: { code: "no_ask", message: "no open ask has the id `0`" } } }));
+  await allow.click();
+  await card(page, ask).locator(".dismiss").waitFor();
+  const said = await text(card(page, ask).locator(".outcome"));
+  assert(said.startsWith("No longer open: answered elsewhere"), said);
+  agentctl("stop", session);
+  await page.context().close();
+}
+
+/// A name that is given in a terminal is shown on an open page, also that of a session that has ended.
+export async function named(browser, server) {
+  const page = await pairedPage(browser, server);
+  const [ended, live] = [launch("Bake the bread"), launch("Paint the fence [[hang]]")];
+  await page.locator(`a.row[data-key="demo:${live}"]`).waitFor();
+  await page.locator("#ended").check();
+  await page.locator(`a.row[data-key="demo:${ended}"]`).waitFor();
+  for (const [session, name] of [[live, "painter"], [ended, "baker"]]) {
+    agentctl("name", session, name);
+    await page.locator(`a.row[data-key="demo:${session}"] .title`, { hasText: `${name}: ` }).waitFor();
+  }
+  agentctl("stop", live);
+  await page.context().close();
+}
