@@ -121,7 +121,7 @@ fn several_answers_in_json_have_a_line_each_in_the_order_of_the_arguments() {
         });
         let told = home.run(&["approve", "--json", &asks[0], "deadbeef", &question, &asks[1]]);
         assert_eq!(told.code, Some(4), "the first failure: {}", told.stderr);
-        let lines = told.stdout.lines().map(|line| serde_json::from_str::<Value>(line));
+        let lines = told.stdout.lines().map(serde_json::from_str::<Value>);
         let lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("a document a line");
         let gist = |line: &Value| {
             let text = line["ask"]["id"].as_str().or(line["error"]["code"].as_str());
