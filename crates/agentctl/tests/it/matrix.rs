@@ -156,7 +156,10 @@ fn a_matrix_that_cannot_be_used_is_refused_and_nothing_is_made() {
         write("base", b"prompt = \"x\"\nadapter = \"demo\"\nbase = \"nowhere\"");
         write("own-base", b"prompt = \"x\"\n[[slot]]\nadapter = \"demo\"\nbase = \"nowhere\"");
         write("slot", b"prompt = \"x\"\n[[slot]]\nadapter = \"nonsense\"");
-        write("files", b"prompt = \"x\"\nadapter = \"demo\"\nfiles = [\"README.md\",\n\"nowhere\"]");
+        write(
+            "files",
+            b"prompt = \"x\"\nadapter = \"demo\"\nfiles = [\"README.md\",\n\"nowhere\"]",
+        );
         write("max", b"prompt = \"x\"\nmodel = [\"1\", \"2\", \"3\"]\nmax = 2");
         write("cwd", b"prompt = \"x\"\ncwd = \"~/nowhere\"");
         write("bases", b"prompt = \"x\"\nadapter = \"demo\"\nbase = [\"main\", \"dev\"]");
