@@ -1,7 +1,7 @@
 //! The plan of a call: repository, base, names, directories. Everything that can be refused is refused here,
 //! before anything exists.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -188,9 +188,11 @@ impl<'a> Plan<'a> {
     }
 
     fn check_sparse(&self, order: &MakeOrder) -> Result<(), MakeError> {
-        for directory in &order.options.sparse {
+        let bases: BTreeSet<&str> = self.places.iter().map(|place| place.base.as_str()).collect();
+        let directories = order.options.sparse.iter();
+        for (directory, base) in directories.flat_map(|d| bases.iter().map(move |base| (d, base))) {
             // With the slash it is a directory and no file.
-            let tree = format!("{}:{}/", self.base, directory.trim_matches('/'));
+            let tree = format!("{base}:{}/", directory.trim_matches('/'));
             if self.git.ref_value(&self.repository.common, &tree)?.is_none() {
                 return Err(MakeError::NoSuchDirectory { directory: directory.clone() });
             }
