@@ -93,7 +93,10 @@ fn a_merge_driver_is_not_run_and_its_result_not_believed() {
         let request =
             WorktreesRequest { directory: Some(world.shop.path.clone()), ..Default::default() };
         let listed = world.fleet.worktrees(&request).expect("listed");
-        assert_eq!(listed.worktrees[0].merged.map(|merged| merged.word()), Some("no"));
+        assert_eq!(
+            listed.worktrees[0].merged.map(agentctl_core::worktrees::Merged::word),
+            Some("no")
+        );
         world.assert_kept("w1", "1 commit is nowhere else");
         assert!(!trace.exists(), "the driver ran");
     });

@@ -247,7 +247,7 @@ fn merged_commits_are_told_also_after_a_squash() {
         let all = facts::of_all(&world.host, &git, &repository, "agentctl/").expect("facts");
         let found =
             all.into_iter().find(|facts| facts.name.as_deref() == Some(name)).expect("listed");
-        (found.merged.map(|merged| merged.word()), found.unpushed.expect("known"))
+        (found.merged.map(agentctl_core::worktrees::Merged::word), found.unpushed.expect("known"))
     };
     for name in ["merge", "squash", "open"] {
         let tree = shop.at(&world.made(name).path);

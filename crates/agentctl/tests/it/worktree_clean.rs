@@ -195,7 +195,7 @@ fn a_worktree_that_was_brought_back_has_its_session_again() {
         assert!(gone.stderr.starts_with(said), "{gone:?}");
         assert!(gone.stderr.contains("refs/agentctl/rescued/"), "{gone:?}");
         // The session is older than the directory that it worked in.
-        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+        let later = std::time::SystemTime::now() + std::time::Duration::from_hours(1);
         shop.git(shlex::split(command.expect("a command")).expect("words"));
         let file = std::fs::File::options().append(true).open(tree.path.join(".git"));
         file.and_then(|file| file.set_modified(later)).expect("younger");
