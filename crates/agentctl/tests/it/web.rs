@@ -196,6 +196,29 @@ fn navigations() -> Vec<(&'static str, &'static str, &'static str)> {
     all
 }
 
+/// Plays the requests of other web pages: a link opens a file of the page, and everything else is refused.
+fn only_a_link_opens_the_page(
+    route: RouteRow,
+    good: &[(&'static str, String)],
+    code: &dyn Fn(&str, &[(&'static str, String)]) -> u16,
+) {
+    let (method, path) = (route.method, route.path);
+    for (site, mode, dest) in navigations() {
+        let mut headers = with(good, "Sec-Fetch-Site", Some(site));
+        headers.extend([("Sec-Fetch-Mode", mode.into()), ("Sec-Fetch-Dest", dest.into())]);
+        // A link on another web page opens the page, which holds no data, and nothing else.
+        let is_link = (mode, dest) == ("navigate", "document");
+        let opens = is_link && route.access == Access::Public;
+        let expected = if opens { 200 } else { 403 };
+        let without = with(&headers, "Origin", None);
+        assert_eq!(code(method, &without), expected, "{path}: {site} {mode} {dest}");
+        let foreign = with(&headers, "Origin", Some("http://evil.example"));
+        assert_eq!(code(method, &foreign), 403, "{path}: {site} {mode} {dest}");
+        let other = if method == "GET" { "POST" } else { "GET" };
+        assert_eq!(code(other, &without), 403, "{other} {path}: {site} {mode} {dest}");
+    }
+}
+
 /// Every route with every wrong `Host`, `Origin`, `Sec-Fetch-Site`, token, method and type, generated from the table.
 #[test]
 fn every_route_refuses_every_wrong_request() {
@@ -264,20 +287,7 @@ fn every_route_refuses_every_wrong_request() {
                 assert_eq!(refused, 403, "{method} {path}: {site}");
             }
             assert_eq!(code(method, &with(&good, "Sec-Fetch-Site", Some("none"))), usual);
-            for (site, mode, dest) in navigations() {
-                let mut headers = with(&good, "Sec-Fetch-Site", Some(site));
-                headers.extend([("Sec-Fetch-Mode", mode.into()), ("Sec-Fetch-Dest", dest.into())]);
-                // A link on another web page opens the page, which holds no data, and nothing else.
-                let is_link = (mode, dest) == ("navigate", "document");
-                let opens = is_link && route.access == Access::Public;
-                let expected = if opens { 200 } else { 403 };
-                let without = with(&headers, "Origin", None);
-                assert_eq!(code(method, &without), expected, "{path}: {site} {mode} {dest}");
-                let foreign = with(&headers, "Origin", Some("http://evil.example"));
-                assert_eq!(code(method, &foreign), 403, "{path}: {site} {mode} {dest}");
-                let other = if method == "GET" { "POST" } else { "GET" };
-                assert_eq!(code(other, &without), 403, "{other} {path}: {site} {mode} {dest}");
-            }
+            only_a_link_opens_the_page(route, &good, &code);
             let needs_token = matches!(route.access, Access::Data | Access::Control);
             let is_free = !path.starts_with("/api/") || path == "/api/pair" || is_private;
             assert_eq!(needs_token, !is_free, "{path}");
