@@ -149,7 +149,7 @@ fn a_process_with_thousands_of_files_or_a_mapped_file_is_in_the_worktree() {
         tree.write("target/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
         let maps = std::fs::read_to_string("/proc/self/maps").expect("read");
         let library = maps.lines().find_map(|line| {
-            line.find("/").map(|at| &line[at..]).filter(|path| path.contains("/libgcc_s"))
+            line.find('/').map(|at| &line[at..]).filter(|path| path.contains("/libgcc_s"))
         });
         let mapped = tree.path.join("target/a-library.so");
         std::fs::copy(library.expect("a library"), &mapped).expect("copied");

@@ -75,7 +75,7 @@ fn repositories_without_a_git_entry_are_found() {
         let world = World::new(false);
         let bare = world.made_fast("bare");
         let path = bare.path.join("node_modules/r.git");
-        Repository::empty(&path, &["--bare"]);
+        let _bare = Repository::empty(&path, &["--bare"]);
         bare.write("work.txt", "work\n");
         bare.git(["add", "work.txt"]);
         bare.git(["commit", "--quiet", "-m", "work"]);

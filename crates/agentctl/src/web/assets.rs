@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     /// The most bytes that all files of the page have together.
-    const MAX_PAGE_BYTES: usize = 62_000;
+    const MAX_PAGE_BYTES: usize = 60 << 10;
 
     #[test]
     fn the_page_is_small() {

@@ -187,11 +187,11 @@ fn ask_is_refused_because_pi_asks_nobody_and_keep_where_it_is_not_known() {
         pi(&home, "1.5.0");
         for flags in [&["--ask", "-p", "x"][..], &["--ask", "--keep", "-p", "x"]] {
             let refused = launched(&home, "pi", flags);
-            assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+            assert_eq!((refused.code, refused.stdout.as_str()), (Some(5), ""), "{refused:?}");
             assert!(refused.stderr.contains("Pi asks nobody for permission"), "{}", refused.stderr);
         }
         let refused = launched(&home, "pi-rust", &["--keep", "-p", "x"]);
-        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert_eq!(refused.code, Some(5), "{refused:?}");
         assert!(refused.stderr.contains("is not known"), "{}", refused.stderr);
         let adapters = home.run(&["adapters", "--json"]).json();
         let of = |name: &str| {

@@ -9,8 +9,8 @@ use agentctl_core::ask::{
     AdaptersDocument, AnswerDocument, AsksDocument, CancelledFuseDocument, ChangesDocument,
     CleanDocument, CompareDocument, DiffDocument, DoctorDocument, FuseDocument, FusesDocument,
     GroupLaunchDocument, LaunchPlan, LockDocument, LocksDocument, NamedSession, PruneDocument,
-    RunsDocument, SendDocument, StatusDocument, StopDocument, TakeDocument, WaitDocument,
-    WhyDocument, WorktreesDocument,
+    RunsDocument, SendDocument, StatusDocument, StopDocument, TakeDocument, TurnEndDocument,
+    WaitDocument, WhyDocument, WorktreesDocument,
 };
 use agentctl_core::events::Event;
 use agentctl_core::model::{Listing, Message};
@@ -149,6 +149,9 @@ fn the_schemas_in_the_docs_are_those_that_the_program_prints() {
     });
 }
 
+/// The schemas of answers to a page, which `web_documents.rs::answers_of_the_server_keep_to_their_schemas` checks.
+const OF_A_PAGE: [&str; 4] = ["web-pair", "web-server", "web-stream", "web-talk"];
+
 /// Documents of one schema, with its name.
 type Answers = Vec<(&'static str, Vec<Value>)>;
 
@@ -173,6 +176,8 @@ fn answers_of_live_sessions(home: &TestHome) -> Answers {
         ("send", one(&["send", &kept, "more [[say:two]]", "--json"])),
         ("name", one(&["name", &kept, "writer", "--json"])),
         ("group", one(&["group", &kept, "morning", "--json"])),
+        ("send", one(&["send", &kept, "more [[hang]]", "--json"])),
+        ("stop-turn", one(&["stop", "--turn", &kept, "--json"])),
         ("stop", one(&["stop", &asking, "--json"])),
         ("stop", one(&["stop", &kept, "--json"])),
     ];
@@ -276,7 +281,8 @@ fn answers_keep_to_their_schemas() {
         let answers = answers(&home);
         let printed = schemas.as_object().expect("schemas").keys().map(String::as_str);
         let printed: BTreeSet<&str> = printed.collect();
-        let checked: BTreeSet<&str> = answers.iter().map(|(name, _)| *name).collect();
+        let mut checked: BTreeSet<&str> = answers.iter().map(|(name, _)| *name).collect();
+        checked.extend(OF_A_PAGE);
         assert_eq!(checked, printed, "each schema needs a document in `answers`");
         for (name, documents) in answers {
             assert!(!documents.is_empty(), "no document of {name}");
@@ -308,6 +314,7 @@ fn written_again(name: &str, document: &Value) -> Value {
         "why" => again::<WhyDocument>(document),
         "wait" => again::<WaitDocument>(document),
         "stop" => again::<StopDocument>(document),
+        "stop-turn" => again::<TurnEndDocument>(document),
         "logs" => again::<Message>(document),
         "asks" => again::<AsksDocument>(document),
         "answer" => again::<AnswerDocument>(document),

@@ -196,11 +196,14 @@ fn navigations() -> Vec<(&'static str, &'static str, &'static str)> {
     all
 }
 
+/// A header of a request.
+type Header = (&'static str, String);
+
 /// Plays the requests of other web pages: a link opens a file of the page, and everything else is refused.
 fn only_a_link_opens_the_page(
     route: RouteRow,
-    good: &[(&'static str, String)],
-    code: &dyn Fn(&str, &[(&'static str, String)]) -> u16,
+    good: &[Header],
+    code: &dyn Fn(&str, &[Header]) -> u16,
 ) {
     let (method, path) = (route.method, route.path);
     for (site, mode, dest) in navigations() {
