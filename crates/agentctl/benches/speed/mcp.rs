@@ -17,7 +17,7 @@ const MOST_ABOVE_MS: f64 = 5.0;
 /// The most resident memory, in MB.
 const MOST_MB: u64 = 25;
 /// Calls before the memory is read, and how many of them are under way at once.
-const CALLS: usize = 10_000;
+const CALLS: usize = 1_000;
 const CALLS_AT_ONCE: usize = 100;
 /// The most CPU time while nothing happens, in milliseconds a minute: 0.0 % of a core.
 const MOST_IDLE_MS: f64 = 30.0;
