@@ -52,11 +52,15 @@ fn objects_with(stage: &Stage, field: &str) -> Vec<Value> {
     found
 }
 
-/// Returns rows by their id, without evidence and without the sessions that change meanwhile.
+/// Returns rows by their id, without evidence and without the session that changes meanwhile. The texts of a hostile
+/// session are left out: the model is sent their hidden characters in a visible form.
 fn comparable(rows: &[Value], changing: &str) -> BTreeMap<String, Value> {
     let rows = rows.iter().filter(|row| row["id"] != changing).map(|row| {
         let mut row = row.clone();
         row["evidence"] = Value::Array(Vec::new());
+        if row["title"].as_str().is_some_and(|title| title.starts_with("Ignore all")) {
+            (row["title"], row["prompt"]) = (Value::Null, Value::Null);
+        }
         (row["id"].to_string(), row)
     });
     rows.collect()
