@@ -1,4 +1,4 @@
-//! What `asks`, `answer`, `approve` and `deny` say when an answer is not taken.
+//! The sentences of `asks`, `answer`, `approve` and `deny` when an answer is not taken.
 
 use std::process::Stdio;
 
