@@ -44,7 +44,7 @@ readme:
 
 # Random worktrees, orders and races against `worktree clean`; a failed run prints its seed.
 nemesis-clean rounds="10000":
-    AGENTCTL_NEMESIS_ROUNDS={{rounds}} cargo nextest run -p agentctl-core --test clean --no-capture nemesis
+    AGENTCTL_NEMESIS_ROUNDS={{rounds}} cargo test --locked -p agentctl-core --test clean nemesis -- --nocapture
 
 # Measure speed
 bench:

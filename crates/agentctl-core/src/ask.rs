@@ -15,6 +15,7 @@ mod diff;
 mod doctor;
 mod ended_by;
 mod fuses;
+mod groups;
 mod inbox;
 mod launch;
 mod launch_group;
@@ -43,7 +44,7 @@ pub use self::attach::{Attachment, AttachmentWay, OpenCommand, SessionTerminal};
 pub use self::changes::{ChangesDocument, ChangesRequest, NoChanges};
 pub use self::clean::{CleanDocument, CleanRequest};
 pub use self::compare::{CompareDocument, CompareRequest, CompareRow, Merges, Verification};
-pub use self::diff::{DiffBase, DiffDocument, DiffRequest, NoDiff, WorkDiff};
+pub use self::diff::{DiffBase, DiffDocument, DiffRequest, GoneDirectory, NoDiff, WorkDiff};
 pub use self::doctor::{
     COMPLETION_SHELLS, Check, CheckState, CompletionShell, ConfigFinding, ConfiguredWebhook,
     DaemonState, DoctorContext, DoctorDocument, WebContext,

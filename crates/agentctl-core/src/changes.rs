@@ -39,9 +39,9 @@ pub struct Changes {
     pub files: Vec<FileChanges>,
     /// Each change as a patch, in the order of time.
     pub patches: Vec<FilePatch>,
-    /// The number of shell commands without a record of what they changed.
+    /// The number of shell commands that ended without a record of what they changed.
     pub commands: u64,
-    /// The number of file changes that were called and have no result.
+    /// The number of file changes and shell commands that were called and have no result.
     pub unanswered: u64,
     /// The number of subagents whose records are included.
     pub subagents: u64,

@@ -19,6 +19,7 @@ pub use self::firing::{Firing, claim, unfinished};
 use crate::host::Host;
 use crate::model::{Fault, Time, is_session_id};
 use crate::native::file;
+use crate::runs::Runs;
 use crate::state_files::{EnterError, Folder};
 
 /// Limit of retries when files are renamed while the folder is read: more than a fuse has steps.
@@ -135,6 +136,9 @@ pub struct Fuse {
     pub adapter: Option<String>,
     /// The home of that session.
     pub root: Option<String>,
+    /// The run that it is limited to: it counts only while that run serves the session, and goes with it.
+    #[serde(default)]
+    pub run: Option<String>,
     /// The user's label.
     pub label: Option<String>,
     /// When it was set.
@@ -178,6 +182,13 @@ impl Fuse {
     pub(crate) fn told(&self) -> Self {
         let on_expire = self.on_expire.iter().map(Action::told).collect();
         Self { on_expire, ..self.clone() }
+    }
+
+    /// Says whether it waits for its conditions and the run that it is limited to is over.
+    fn has_lost_its_run(&self, host: &Host) -> bool {
+        let run = self.run.as_deref().filter(|_| self.state == FuseState::Burning);
+        run.map(|id| Runs::of(host).run(id))
+            .is_some_and(|run| run.spec().is_none() || run.over(host).is_some())
     }
 
     fn bound(&self) -> Option<Bound> {
@@ -237,6 +248,8 @@ impl Conditions {
 pub struct FuseOrder {
     /// Its target.
     pub bound: Bound,
+    /// The run that it is limited to.
+    pub run: Option<String>,
     /// Its label; there is one fuse per target and label.
     pub label: Option<String>,
     /// Its conditions.
@@ -306,7 +319,8 @@ pub fn seen(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
         Ok(found) => found,
         Err(skip) => return (Vec::new(), vec![fuses.folder.blind(&skip)]),
     };
-    let mut found: Vec<Fuse> = found.into_iter().map(|entry| entry.fuse.public()).collect();
+    let found = found.into_iter().filter(|entry| !entry.fuse.has_lost_its_run(host));
+    let mut found: Vec<Fuse> = found.map(|entry| entry.fuse.public()).collect();
     let key = |f: &Fuse| {
         (f.state == FuseState::Burning, f.due_at.is_none(), f.due_at, f.set_at, f.id.clone())
     };
@@ -316,7 +330,7 @@ pub fn seen(host: &Host) -> (Vec<Fuse>, Vec<Fault>) {
 
 /// Sets a fuse. An older one with the same target and label is replaced and returned as the second value.
 pub fn set(host: &Host, order: FuseOrder) -> Result<(Fuse, Option<Fuse>), FuseError> {
-    let FuseOrder { bound, label, when, on_expire } = order;
+    let FuseOrder { bound, run, label, when, on_expire } = order;
     let now = host.now();
     let (directory, session, adapter, root) = match bound {
         Bound::Directory(directory) => (Some(directory), None, None, None),
@@ -328,6 +342,7 @@ pub fn set(host: &Host, order: FuseOrder) -> Result<(Fuse, Option<Fuse>), FuseEr
         session,
         adapter,
         root,
+        run,
         label,
         set_at: now,
         extended_at: None,
@@ -352,8 +367,9 @@ pub fn set(host: &Host, order: FuseOrder) -> Result<(Fuse, Option<Fuse>), FuseEr
     fuses.folder.put(&entered, &place, &fuse)?;
     // Remove copies that a user put under another name, and the remains of an interrupted one.
     let told = |l: &FuseFile| l.is_over() && l.fuse.state == FuseState::Interrupted;
-    let stale = older.iter().filter(|l| told(l) || (l.progress.is_none() && l.path != place));
-    let stale: Vec<PathBuf> = stale.map(|l| l.path.clone()).collect();
+    let stale = older.into_iter().filter(|l| told(l) || (l.progress.is_none() && l.path != place));
+    let over = entry.iter().filter(|l| l.path != place && l.fuse.has_lost_its_run(host));
+    let stale: Vec<PathBuf> = stale.chain(over).map(|l| l.path.clone()).collect();
     fuses.folder.remove(&entered, &stale)?;
     Ok((fuse.public(), replaced))
 }

@@ -8,12 +8,14 @@
 
 mod compare;
 mod distrust;
+mod embedded;
 mod error;
 mod exact;
 mod merge;
 mod private_directory;
 mod refs;
 mod repository;
+mod restore;
 mod snapshot;
 mod worktree_entries;
 
@@ -25,15 +27,17 @@ use std::time::{Duration, Instant};
 
 pub use self::compare::{Comparison, DiffFile, DiffKind};
 pub use self::distrust::check_git_dir;
+pub use self::embedded::NamedSubmodule;
 pub use self::error::GitError;
 pub use self::exact::{ChangedFile, Contents, WorkTree, git_dir_of};
-pub use self::merge::MergeResult;
+pub use self::merge::{MergePlace, MergeResult, TreeChange};
 pub use self::refs::{RefEdit, RefTransactionError};
 pub use self::repository::{Head, Repository, path_of};
+pub use self::restore::{TreeStep, is_cut_off};
 pub use self::snapshot::{PrivateStore, SnapshotStore, TreeSnapshot};
 pub use self::worktree_entries::{WorktreeEntry, WorktreeHead, worktree_entries};
 use crate::host::Host;
-use crate::kernel::{Cancellation, Captured, ParentDeath};
+use crate::kernel::{Cancellation, Captured, ParentDeath, REPOSITORY_VARIABLES};
 
 /// The oldest version with `git merge-tree --write-tree`.
 pub const OLDEST_VERSION: GitVersion = GitVersion { major: 2, minor: 38 };
@@ -47,8 +51,8 @@ const INCOMPLETE_ENTRY_TIMEOUT: Duration = Duration::from_secs(3);
 const INCOMPLETE_ENTRY_PAUSE: Duration = Duration::from_millis(10);
 /// Limit of the output of one call.
 const MAX_OUTPUT_BYTES: usize = 256 << 20;
-/// Variables of git that say where the user's own configuration and programs are. All other `GIT_*`
-/// variables are removed: they may name another repository, index or object store.
+/// Variables of git that say where the user's own configuration and programs are. All other `GIT_*` variables are
+/// removed: beside [`REPOSITORY_VARIABLES`] also those that change what git prints or does.
 const KEPT_VARIABLES: [&str; 6] = [
     "GIT_CONFIG_GLOBAL",
     "GIT_CONFIG_SYSTEM",
@@ -57,8 +61,11 @@ const KEPT_VARIABLES: [&str; 6] = [
     "GIT_SSH",
     "GIT_SSH_COMMAND",
 ];
-/// Settings of every question. They keep programs of the repository's own configuration from being run.
-const READ_SETTINGS: [&str; 7] = [
+/// Settings of every question. They keep programs of the repository's own configuration from being run, and
+/// files that git does not check from being believed.
+const READ_SETTINGS: [&str; 8] = [
+    // Git believes the parents that this file states, and a file of the repository can state any.
+    "core.commitGraph=false",
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.untrackedCache=false",
@@ -193,7 +200,10 @@ impl Git {
 
 /// Returns the environment of every call.
 fn environment(host: &Host) -> BTreeMap<OsString, OsString> {
-    let kept = |name: &str| !name.starts_with("GIT_") || KEPT_VARIABLES.contains(&name);
+    let kept = |name: &str| {
+        let is_of_git = name.starts_with("GIT_") || REPOSITORY_VARIABLES.contains(&name);
+        !is_of_git || KEPT_VARIABLES.contains(&name)
+    };
     let given = host.env.iter().filter(|(name, _)| kept(name));
     let mut env: BTreeMap<OsString, OsString> =
         given.map(|(name, value)| (name.into(), value.into())).collect();
@@ -284,6 +294,13 @@ impl GitCall<'_> {
     #[must_use]
     pub fn arg(self, arg: impl Into<OsString>) -> Self {
         self.args([arg.into()])
+    }
+
+    /// Sets the directory in which it runs.
+    #[must_use]
+    fn in_directory(mut self, directory: &Path) -> Self {
+        directory.clone_into(&mut self.directory);
+        self
     }
 
     /// Sets a variable.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::host::Host;
-use crate::kernel::{Attended, Cancellation, Spawn, Stdio};
+use crate::kernel::{Attended, Cancellation, ParentDeath, Spawn, Stdio};
 use crate::marks::{AGENT_ENV, MARKER, hook};
 use crate::model::{Callback, Exit, Outcome, SCHEMA_VERSION, Session, Time, Tokens};
 use crate::native::{git_head, private};
@@ -187,27 +187,28 @@ impl Call<'_> {
     /// An agent chooses the name of its branch, its model and its directory; none of these may prevent the
     /// start. If the system refuses to start the program with all variables, it gets the trusted ones only.
     pub fn run(self, host: &Host) -> Result<Attended, String> {
-        self.run_in_order(host, &Cancellation::default())
+        self.run_with(host, (&Cancellation::default(), ParentDeath::Outlive), &[])
     }
 
     /// Does the same with the program below a parent: our own program with its first arguments.
     pub fn run_below(self, host: &Host, parent: &[OsString]) -> Result<Attended, String> {
-        self.run_with(host, &Cancellation::default(), parent)
+        self.run_with(host, (&Cancellation::default(), ParentDeath::Outlive), parent)
     }
 
-    /// Does the same for an order that can be called off: the program is ended then.
+    /// Does the same for an order that can be called off: the program is ended then, and it does not outlive this
+    /// process, which alone keeps its timeout.
     pub fn run_in_order(
         self,
         host: &Host,
         cancellation: &Cancellation,
     ) -> Result<Attended, String> {
-        self.run_with(host, cancellation, &[])
+        self.run_with(host, (cancellation, ParentDeath::Kill), &[])
     }
 
     fn run_with(
         self,
         host: &Host,
-        cancellation: &Cancellation,
+        order: (&Cancellation, ParentDeath),
         parent: &[OsString],
     ) -> Result<Attended, String> {
         let (name, args) = self.argv.split_first().ok_or("it is empty")?;
@@ -230,7 +231,7 @@ impl Call<'_> {
                 stderr: Stdio::Null,
                 keep: Vec::new(),
             };
-            spawn.attended_in_order(self.limit, MAX_OUTPUT_BYTES, cancellation)
+            spawn.attended_in_order(self.limit, MAX_OUTPUT_BYTES, order)
         };
         let cut = |value: &str| bounded(value, MAX_VARIABLE_BYTES).into_owned();
         let all: Vec<_> = self.variables.iter().map(|(name, value)| (*name, cut(value))).collect();

@@ -152,6 +152,8 @@ pub struct Host {
     pub deadlines: Deadlines,
     /// An agent may answer the asks of sessions that are neither its own nor above it.
     pub agents_may_answer_others: bool,
+    /// When the configuration file was last changed.
+    pub configuration_changed_at: Option<Time>,
     /// The limits of launches from below an agent.
     pub launch_limits: LaunchLimits,
     /// Cache of file contents, in long-running processes only.
@@ -176,6 +178,7 @@ impl Host {
             clock,
             deadlines: Deadlines::default(),
             agents_may_answer_others: false,
+            configuration_changed_at: None,
             launch_limits: LaunchLimits::default(),
             file_cache: None,
         }

@@ -11,6 +11,7 @@ mod brakes;
 pub mod context;
 mod continuing;
 mod error;
+mod first_output;
 pub mod matrix;
 mod prepare;
 mod private_server;
@@ -22,7 +23,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,17 +33,18 @@ pub(crate) use self::brakes::check as check_brakes;
 pub use self::continuing::check_continuable;
 use self::continuing::{in_known_home, unserved};
 pub use self::error::LaunchError;
+use self::first_output::FirstOutputWait;
 pub use self::private_server::attend_server;
 use crate::adapters::Adapter;
-use crate::adapters::control::{Begin, Control, FirstWords, Handshake, Order, Refusal, Start};
-use crate::fleet::{self, Adapters, Fleet, Query};
+use crate::adapters::control::{Begin, Control, Order, Refusal, Start};
+use crate::fleet::{Adapters, Fleet};
 use crate::host::Host;
-use crate::kernel::{Spawn, Stdio};
+use crate::kernel::{Cancellation, Spawn, Stdio};
 use crate::locks::{self, Holder};
 use crate::marks::{self, AGENT_ENV, LAUNCHED_BY, MARKER, SHIM};
-use crate::model::{Callback, Exit, Fault, Locator, ProcId, Target, is_session_id};
+use crate::model::{Callback, Fault, ProcId, Target};
 use crate::native::private;
-use crate::runs::{self, FIRST_OUTPUT_BYTES, Run, Runs, ServerStay, Spec};
+use crate::runs::{Attendance, Run, Runs, ServerStay, Spec};
 use crate::stop;
 
 /// Longest message to an existing session. A line of a record is read up to 8 MiB, and JSON escapes may
@@ -50,17 +52,6 @@ use crate::stop;
 const MAX_MESSAGE_BYTES: usize = 3 << 20;
 /// Timeout for the directory's lock with `force`; after it the launch continues without the lock.
 const FORCED_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout for the exec of the agent while a failed launch is cleaned up.
-const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
-/// After this time without output, the agent's live records are searched for its session too.
-const SILENCE_BEFORE_LOOKUP: Duration = Duration::from_secs(1);
-/// Further time for the output of an agent that has a live record but has printed nothing.
-const REGISTERED_GRACE: Duration = Duration::from_secs(3);
-/// Longest extra time to wait for a refusal after the agent told its session id. A later failure shows in
-/// the session's status.
-const LONGEST_REFUSAL_GRACE: Duration = Duration::from_secs(5);
-/// Longest excerpt of the agent's last output in a message.
-const LAST_OUTPUT_CHARS: usize = 400;
 
 /// The changes of the agent's environment, as passed to the shim.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -89,10 +80,14 @@ pub struct LaunchOrder {
     pub callback: Option<Callback>,
     /// The commit that the agent's work is compared with, if it works in a worktree that was made for it.
     pub base: Option<String>,
+    /// Whether the agent asks and stays, for the record of the run.
+    pub attendance: Attendance,
     /// Launch even if the directory is occupied.
     pub force: bool,
     /// The session that is continued or forked.
     pub from: Option<Target>,
+    /// Calls the launch off until the agent has told its session id; `None` if it cannot be called off.
+    pub cancellation: Option<Cancellation>,
 }
 
 /// A session that was started.
@@ -163,6 +158,10 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
     let outer = around_us(fleet.adapters);
     let starting = Starting { launch: &launch, control, start: &start, outer, mark };
     prepare::run(&fleet.host, &starting, &run)?;
+    if launch.is_called_off() {
+        let _left = run.remove();
+        return Err(LaunchError::NotBegun { agent: launch.adapter.name() });
+    }
     let shim = spawn_shim(&fleet.host, &run, &starting, entries)
         .map_err(io("the agent's parent cannot be started"))?;
     let mut waiting = FirstOutputWait { fleet, run: &run, shim, control, launch: &launch };
@@ -294,6 +293,7 @@ fn spec(host: &Host, launch: &LaunchOrder, start: &Start) -> Spec {
         callback: launch.callback.clone(),
         base: launch.base.clone(),
         server: server_stay(launch),
+        attendance: launch.attendance,
         launched_by: None,
         announce: true,
         at: host.now(),
@@ -382,182 +382,6 @@ fn spawn_shim(
     .detached()
 }
 
-/// The agent has ended; its exit is unknown if the shim died first.
-struct AgentEnd(Option<Exit>);
-
-/// A launcher that waits for its agent's first output.
-struct FirstOutputWait<'a> {
-    fleet: &'a Fleet,
-    run: &'a Run,
-    shim: Child,
-    control: &'a dyn Control,
-    launch: &'a LaunchOrder,
-}
-
-impl FirstOutputWait<'_> {
-    fn for_session_id(&mut self) -> Result<(String, Option<ProcId>), LaunchError> {
-        let limit = self.fleet.host.deadlines.launch;
-        let began = Instant::now();
-        let until = began + limit;
-        // The session id, when it was told, and how long to wait for a refusal after that.
-        let mut nearly: Option<(String, Instant, Duration)> = None;
-        loop {
-            // Check for its end before reading its output, so that after an end the output is complete.
-            let over = self.over();
-            let first = self.first_output();
-            let words = FirstWords { stdout: &first.0, stderr: &first.1 };
-            match self.control.handshake(&self.fleet.host, &self.launch.order, &words) {
-                Handshake::Up(id) if is_session_id(&id) => return Ok((id, self.process())),
-                Handshake::Failed(words) => {
-                    let agent = self.launch.adapter.name();
-                    let advice = self.control.advice(&words);
-                    return Err(LaunchError::Failed { agent, words, advice });
-                }
-                Handshake::Nearly(id, grace) if is_session_id(&id) => {
-                    // A different grace period starts anew.
-                    let since = match nearly {
-                        Some((_, since, before)) if before == grace => since,
-                        _ => Instant::now(),
-                    };
-                    nearly = Some((id, since, grace));
-                }
-                _ => {}
-            }
-            if let Some(AgentEnd(exit)) = over {
-                // The agent has told its session id and finished its work already.
-                if let (Some((id, ..)), Some(Exit { code: Some(0), .. })) = (&nearly, exit) {
-                    return Ok((id.clone(), self.process()));
-                }
-                return Err(self.died(exit, &first));
-            }
-            let now = Instant::now();
-            if nearly.is_none()
-                && now > began + SILENCE_BEFORE_LOOKUP
-                && let Some(id) = self.registered()
-            {
-                nearly = Some((id, now, REGISTERED_GRACE));
-            }
-            if let Some((id, since, grace)) = &nearly
-                && now >= *since + refusal_grace(*since - began, *grace)
-            {
-                return Ok((id.clone(), self.process()));
-            }
-            if now >= until {
-                let words = last_output(&first.0, &first.1);
-                let agent = self.launch.adapter.name();
-                return Err(LaunchError::Silent { agent, limit, words });
-            }
-            let next = nearly.as_ref().map_or(until, |(_, since, grace)| {
-                until.min(*since + refusal_grace(*since - began, *grace))
-            });
-            short_pause(began, next.saturating_duration_since(now));
-        }
-    }
-
-    /// Returns the session of the agent's process by its live record. Some agents write that long before
-    /// their first output.
-    fn registered(&self) -> Option<String> {
-        let process = self.process()?;
-        let adapter = Some(self.launch.adapter.name().to_owned());
-        let query = Query { adapter, ..Query::default() };
-        let living = fleet::list(self.fleet, &query).sessions;
-        let found = living.into_iter().find(|s| s.is_served_by(&process))?;
-        found.id.clone().filter(|_| self.control.is_up(&found))
-    }
-
-    /// Waits until the session's record contains the message.
-    fn for_arrival(&mut self, arrival: Arrival, session: &str) -> Result<(), LaunchError> {
-        let Some(from) = &self.launch.from else { return Ok(()) };
-        let message = String::from_utf8_lossy(&self.launch.prompt).into_owned();
-        let mut target = from.clone();
-        if target.session.as_ref().is_none_or(|l| l.id != session) {
-            target.session = Some(Locator { id: session.to_owned(), path: None, parent: None });
-        }
-        let fleet = self.fleet;
-        if arrival.wait(fleet, &target, &message, || self.over().is_some()) {
-            return Ok(());
-        }
-        let (stdout, stderr) = self.first_output();
-        let words = last_output(&stdout, &stderr);
-        let advice = self.control.advice(&words);
-        let (agent, session) = (self.launch.adapter.name(), session.to_owned());
-        Err(LaunchError::Unheard { agent, session, words, advice })
-    }
-
-    fn first_output(&self) -> (Vec<u8>, Vec<u8>) {
-        let read = |path: PathBuf| runs::beginning(&path, FIRST_OUTPUT_BYTES);
-        (read(self.run.stdout()), read(self.run.stderr()))
-    }
-
-    fn process(&self) -> Option<ProcId> {
-        self.run.started().map(|s| s.process)
-    }
-
-    /// Returns how the agent ended, if it has: as the shim recorded it, or unknown if neither the shim nor
-    /// the agent is alive.
-    fn over(&mut self) -> Option<AgentEnd> {
-        if let Some(ended) = self.run.ended() {
-            return Some(AgentEnd(Some(ended.exit)));
-        }
-        let shim_is_gone = matches!(self.shim.try_wait(), Ok(Some(_)));
-        if !shim_is_gone {
-            return None;
-        }
-        // The shim may have written it between the two checks.
-        if let Some(ended) = self.run.ended() {
-            return Some(AgentEnd(Some(ended.exit)));
-        }
-        // The starter process may have outlived the shim. It holds the directory's lock until it execs the
-        // agent, so if the lock is free, no starter is left.
-        let entry = locks::enter(&self.fleet.host, &self.launch.order.cwd, Duration::ZERO);
-        if matches!(entry, Err(locks::EnterError::Busy)) {
-            return None;
-        }
-        let lives = runs::agents(&self.fleet.host).any(|(_, marker)| marker.run == self.run.id);
-        (!lives).then_some(AgentEnd(None))
-    }
-
-    /// Before the cleanup of a failed launch, waits until the child has exec'd the agent and carries the
-    /// run's marker, or is certain never to. A child that execs after the cleanup would survive it.
-    fn until_exec(&mut self) {
-        let began = Instant::now();
-        let marked = || runs::agents(&self.fleet.host).any(|(_, marker)| marker.run == self.run.id);
-        while !marked() && self.over().is_none() && began.elapsed() < EXEC_TIMEOUT {
-            short_pause(began, EXEC_TIMEOUT);
-        }
-    }
-
-    fn died(&self, exit: Option<Exit>, first: &(Vec<u8>, Vec<u8>)) -> LaunchError {
-        let words = last_output(&first.0, &first.1);
-        let advice = self.control.advice(&words);
-        LaunchError::Died { agent: self.launch.adapter.name(), exit, words, advice }
-    }
-}
-
-/// Returns how long to wait for a refusal after the agent told its id. On a busy machine the first output
-/// took longer, and so will the next.
-fn refusal_grace(took: Duration, grace: Duration) -> Duration {
-    grace.max((took / 4).min(LONGEST_REFUSAL_GRACE))
-}
-
-/// Sleeps for a moment. Polling two files costs microseconds; removing a file watch would cost more than
-/// the agent's own start.
-fn short_pause(began: Instant, left: Duration) {
-    let pace = if began.elapsed() < SILENCE_BEFORE_LOOKUP { 1 } else { 10 };
-    std::thread::park_timeout(left.min(Duration::from_millis(pace)));
-}
-
-/// Returns the agent's last output on one line: from stderr, or else from stdout.
-fn last_output(stdout: &[u8], stderr: &[u8]) -> String {
-    let said = [stderr, stdout].into_iter().map(String::from_utf8_lossy);
-    let Some(said) = said.into_iter().find(|s| !s.trim().is_empty()) else {
-        return "no output".into();
-    };
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    let last = lines[lines.len().saturating_sub(3)..].join(" · ");
-    crate::model::shorten(&last, LAST_OUTPUT_CHARS)
-}
-
 /// Opens a run's output file for its agent, for appending.
 pub fn output(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -567,19 +391,6 @@ pub fn output(path: &Path) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_slow_agent_gets_a_longer_grace() {
-        let (ms, grace) = (Duration::from_millis, Duration::from_millis(500));
-        assert_eq!(refusal_grace(ms(900), grace), grace, "an ordinary start changes nothing");
-        assert_eq!(refusal_grace(ms(8_000), grace), ms(2_000));
-        assert_eq!(refusal_grace(ms(60_000), grace), LONGEST_REFUSAL_GRACE);
-        assert_eq!(
-            refusal_grace(ms(60_000), 2 * LONGEST_REFUSAL_GRACE),
-            2 * LONGEST_REFUSAL_GRACE,
-            "never less"
-        );
-    }
 
     #[test]
     fn a_directory_that_may_not_be_entered_is_not_called_a_file() {

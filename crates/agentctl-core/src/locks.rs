@@ -23,6 +23,7 @@
 //! - Processes with a marker are looked for before the sessions are listed: an agent that hands over to a
 //!   child process in between is found as the one or as the other.
 
+mod announced;
 mod manual;
 mod mutex;
 
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::announced::{Announced, announce, announced};
 pub use self::manual::Manual;
 use self::manual::{Folder, Kept};
 pub use self::mutex::{EnterError, HeldMutex, enter, enter_resuming};

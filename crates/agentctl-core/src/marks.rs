@@ -25,6 +25,8 @@ pub const DAEMON: &str = "AGENTCTL_DAEMON";
 pub const CONFIG: &str = "AGENTCTL_CONFIG";
 /// The variable that keeps a command from asking a daemon or starting one.
 pub const NO_DAEMON: &str = "AGENTCTL_NO_DAEMON";
+/// A tool of the demo agent names the pid of its agent with it.
+pub const DEMO_PID: &str = "AGENTCTL_DEMO_PID";
 
 /// The hidden subcommand that is the parent of one agent.
 pub const SHIM: &str = "shim";

@@ -77,6 +77,9 @@ pub struct Spec {
     /// The order is carried out by a server that was started for this run, which stays this long.
     #[serde(default)]
     pub server: Option<ServerStay>,
+    /// Whether it asks and stays. Missing (neither) in older runs.
+    #[serde(default)]
+    pub attendance: Attendance,
     /// The mark of a launch from below an agent: see [`marks::LaunchMark`].
     #[serde(default)]
     pub launched_by: Option<String>,
@@ -96,6 +99,17 @@ impl Spec {
         let (adapter, id) = mark.session.unzip();
         Some(LaunchedBy { adapter, id, depth: mark.depth })
     }
+}
+
+/// Whether an agent asks a human and stays when its turn is over, as it was ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attendance {
+    /// It may ask, and waits this long for each answer.
+    pub ask_ms: Option<u64>,
+    /// It stays.
+    pub keep: bool,
+    /// It is ended when it was idle for this long.
+    pub keep_idle_ms: Option<u64>,
 }
 
 /// How long the server of a run stays.
@@ -389,13 +403,29 @@ impl Run {
         }
     }
 
-    /// Says whether its shim is alive, most likely running a hook.
+    /// Says whether its shim is alive and has still something to record: the end of the agent, or of its last hook.
+    /// A shim that only stays above orphans has not.
     #[must_use]
     pub fn is_attended(&self, host: &Host) -> bool {
-        self.started().is_some_and(|started| {
-            let shim = started.shim.as_ref().map(|shim| host.kernel.liveness(shim));
-            !started.is_here(&host.kernel) || shim.is_some_and(|lives| lives != Liveness::Gone)
-        })
+        let is_complete = self.ended().is_some() && !self.lacks_report();
+        !is_complete
+            && self.started().is_some_and(|started| {
+                let shim = started.shim.as_ref().map(|shim| host.kernel.liveness(shim));
+                !started.is_here(&host.kernel) || shim.is_some_and(|lives| lives != Liveness::Gone)
+            })
+    }
+
+    /// Says whether a hook runs at its end, and has not been recorded.
+    fn lacks_report(&self) -> bool {
+        let has_hook = self.spec().is_some_and(|spec| spec.on_complete.is_some());
+        has_hook && self.report(HookMoment::Complete).is_none()
+    }
+
+    /// Says whether its agent has ended: the run says so, or its process is gone. The shim may stay above orphans.
+    #[must_use]
+    pub fn agent_has_ended(&self, host: &Host) -> bool {
+        let is_gone = |started: Started| host.kernel.liveness(&started.process) == Liveness::Gone;
+        self.ended().is_some() || self.started().is_some_and(is_gone)
     }
 
     /// Returns the size of its files in bytes.

@@ -6,12 +6,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::adapters::answering::{Answering, NotSaid, Saying, Speech, SpokenMessage};
+use crate::adapters::answering::{Answering, NotSaid, Saying, Speech, SpokenMessage, StdinLine};
 use crate::adapters::{Adapter, Look, Root};
 use crate::fleet::{self, Fleet, Query};
 use crate::kernel::Liveness;
 use crate::model::{Ask, Fault, Join, Message, Role, ServingProcess, Session, Status, Target};
 use crate::orders;
+use crate::text::shell_word;
 use crate::transcript::Transcript;
 use crate::wait::{self, Quorum, Until, WaitOptions};
 
@@ -89,12 +90,7 @@ pub fn send(
     let Some((adapter, answering)) = adapter.zip(answering) else {
         return Err(refused(&session, "its agent takes no messages while it lives", None));
     };
-    let is_paused = |serving: &ServingProcess| {
-        fleet.host.kernel.liveness(&serving.id) == Liveness::Alive { paused: true }
-    };
-    if let Some(serving) = session.processes.iter().find(|serving| is_paused(serving)) {
-        let why = "its process is stopped by a signal and reads nothing";
-        let hint = format!("`kill -CONT {}` lets it go on", serving.id.pid);
+    if let Some((why, hint)) = paused(fleet, &session) {
         return Err(refused(&session, why, Some(hint)));
     }
     let look = fleet::look(fleet, fleet.host.deadlines.live);
@@ -118,6 +114,17 @@ pub fn send(
     let (look, root) = (&look, &root);
     let handing = Handing { fleet, adapter, answering, look, root, target, session };
     handing.hand_over(text, faults)
+}
+
+/// Returns why a session takes no order, and a hint, if a signal has stopped a process that serves it: what is
+/// written to that process now would be carried out later.
+pub(crate) fn paused(fleet: &Fleet, session: &Session) -> Option<(&'static str, String)> {
+    let is_paused = |serving: &&ServingProcess| {
+        fleet.host.kernel.liveness(&serving.id) == Liveness::Alive { paused: true }
+    };
+    let serving = session.processes.iter().find(is_paused)?;
+    let hint = format!("`kill -CONT {}` lets it go on", serving.id.pid);
+    Some(("its process is stopped by a signal and reads nothing", hint))
 }
 
 struct Handing<'a> {
@@ -175,9 +182,9 @@ impl Handing<'_> {
     }
 
     /// Writes a line into the standard input of the agent.
-    fn write(&self, line: &[u8]) -> Result<(), SendError> {
-        let Some(serving) = self.session.processes.first() else { return Err(SendError::Ended) };
-        let written = self.fleet.host.kernel.write_to_stdin(&serving.id, line, PIPE_TIMEOUT);
+    fn write(&self, line: &StdinLine) -> Result<(), SendError> {
+        let kernel = &self.fleet.host.kernel;
+        let written = kernel.write_to_stdin(&line.process, &line.bytes, PIPE_TIMEOUT);
         written.map_err(|error| refused(&self.session, &error.to_string(), None))
     }
 
@@ -263,9 +270,9 @@ fn live_session(fleet: &Fleet, target: &Target) -> Result<(Session, Vec<Fault>),
 }
 
 fn one_shot_hint(session: &Session) -> String {
-    let id = session.id.as_deref().unwrap_or("ID");
+    let id = session.id.as_deref().map_or_else(|| "ID".to_owned(), shell_word);
     format!(
-        "`agentctl wait {id}` until it has ended, then `agentctl send {id}`; `launch --keep` starts one that stays"
+        "`agentctl wait {id}` until it has ended, then `agentctl send {id} \"MESSAGE\"`; `launch --keep` starts one that stays"
     )
 }
 

@@ -22,7 +22,7 @@ use rustix::process::Signal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::adapters::control::{Control, Mark, Stop};
+use crate::adapters::control::{Control, Stop};
 use crate::adapters::{Adapter, Root};
 use crate::fleet::{self, Adapters, Fleet, Query};
 use crate::host::Host;
@@ -404,8 +404,7 @@ impl Stopping<'_> {
         let folders = RunFolders::of(&self.fleet.host);
         let started = run.as_deref().and_then(|run| folders.started(run));
         let marked = ids.iter().cloned().chain(started.map(|s| s.process)).collect();
-        // Only with `force`: a process that serves several sessions is ended although it serves the others
-        // too.
+        // Only with `force`: a process that serves several sessions is ended although it serves the others too.
         let mut others = others;
         for other in &mut others {
             other.processes.retain(|p| !ids.contains(p));
@@ -414,16 +413,18 @@ impl Stopping<'_> {
             servers: if ids.is_empty() { session.process_ids() } else { Vec::new() },
             agents: ids,
             run,
+            session: session
+                .id
+                .clone()
+                .filter(|_| self.is_known_home)
+                .map(|id| (session.adapter, id)),
+            earlier_runs: Vec::new(),
             marked,
             by_force: self.options.force,
-            marks: self.marks(session),
+            marks: self.control.marks(session),
             others,
             doubtful: doubtful(self.fleet.adapters, &self.faults),
         }
-    }
-
-    fn marks(&self, session: &Session) -> Vec<Mark> {
-        self.control.marks(session)
     }
 
     /// Returns the run that launched this session. The marker alone does not prove it: an agent started by

@@ -7,6 +7,7 @@ pub mod base64;
 mod endpoint;
 pub mod http;
 pub mod line;
+mod socket_path;
 mod wire;
 
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
 pub use self::endpoint::{Endpoint, TlsOptions, Trust};
+pub use self::socket_path::SocketPath;
 use self::wire::{Bounded, Socket, Wire};
 use crate::kernel::Kernel;
 use crate::model::ProcId;
@@ -68,6 +70,17 @@ pub enum TalkError {
     Refused(String),
 }
 
+impl TalkError {
+    /// Says whether nothing was sent: the server could not be reached, or is not the one that was expected.
+    #[must_use]
+    pub fn is_unsent(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable(_) | Self::Foreign(_) | Self::OtherProcess(_) | Self::Stranger(_)
+        )
+    }
+}
+
 fn stranger(uid: Option<u32>) -> String {
     match uid {
         Some(uid) => format!("its port on this machine belongs to uid {uid}; no secret was sent"),
@@ -97,7 +110,8 @@ pub fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     if limit.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());
     }
-    let address = SocketAddrUnix::new(path)?;
+    let short = SocketPath::new(path)?;
+    let address = SocketAddrUnix::new(short.path())?;
     #[cfg(target_os = "linux")]
     let flags = SocketFlags::CLOEXEC;
     #[cfg(not(target_os = "linux"))]

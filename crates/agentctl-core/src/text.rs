@@ -6,12 +6,19 @@
 //! `\u{NNNN}`; the variation selectors of emoji, and the joiners between emoji, are left out: no title,
 //! clipboard, cursor or colour sequence reaches a terminal, a chat or a variable.
 
+mod emoji;
 mod nearest;
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
+/// Longest excerpt of a program's output in a message.
+const LAST_LINES_BYTES: usize = 1000;
+/// Most lines of that excerpt.
+const MAX_LAST_LINES: usize = 10;
+
+use self::emoji::belongs_to_emoji;
 pub use self::nearest::nearest;
 
 /// Ranges of code points above ASCII and C1 that are not shown as they are, in their order: category Cf and
@@ -171,30 +178,12 @@ pub fn byte_size(bytes: u64) -> String {
 
 /// Appends a text whose control and hidden characters are neutralised; newlines and tabs stay.
 pub fn push_clean(out: &mut String, text: &str) {
-    let mut before = None;
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        if !is_glyph_choice(c) && !joins_emoji(before, c, rest.clone()) {
+    for (at, c) in text.char_indices() {
+        // They are left out: emoji are then shown one after another, in as many columns on every terminal.
+        if !belongs_to_emoji(&text[..at], c, &text[at + c.len_utf8()..]) {
             push_clean_char(out, c);
-            before = Some(c);
         }
     }
-}
-
-/// Says whether a character only chooses a glyph: many emoji end in a variation selector. It is left out.
-fn is_glyph_choice(c: char) -> bool {
-    matches!(c, '\u{fe00}'..='\u{fe0f}')
-}
-
-/// Says whether a character is the joiner (U+200D) between two emoji. It is left out: the emoji are then shown one
-/// after another, in as many columns on every terminal.
-fn joins_emoji(before: Option<char>, c: char, mut after: std::str::Chars<'_>) -> bool {
-    c == '\u{200d}' && before.is_some_and(is_emoji) && after.next().is_some_and(is_emoji)
-}
-
-/// Says whether a character belongs to a block that has emoji.
-fn is_emoji(c: char) -> bool {
-    matches!(c, '\u{2190}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
 
 fn push_clean_char(out: &mut String, c: char) {
@@ -321,6 +310,22 @@ impl<F: serde_json::ser::Formatter> serde_json::ser::Formatter for SafeJson<F> {
     }
 }
 
+/// Returns the last lines of a program's output as one line: as many as fit, and at least one.
+#[must_use]
+pub fn last_lines(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty()).rev();
+    let Some(last) = lines.next() else { return "no output".to_owned() };
+    let mut text = bounded(last, LAST_LINES_BYTES).into_owned();
+    for line in lines.take(MAX_LAST_LINES - 1) {
+        if text.len() + line.len() > LAST_LINES_BYTES {
+            break;
+        }
+        text = format!("{line}; {text}");
+    }
+    text
+}
+
 /// Quotes a text as one word of a shell, where it needs quotes.
 #[must_use]
 pub fn shell_word(text: &str) -> String {
@@ -355,6 +360,19 @@ mod tests {
             ("a\u{200d}👧", "a\\u{200d}👧"),
             ("👩\u{200d}\u{200d}👧", "👩\\u{200d}\\u{200d}👧"),
             ("\u{200d}", "\\u{200d}"),
+            ("no\u{fe0f}tes", "no\\u{fe0f}tes"),
+            ("a\u{fe00}b", "a\\u{fe00}b"),
+            ("1\u{fe0f}\u{20e3}", "1\u{20e3}"),
+            ("\u{a9}\u{fe0f}", "\u{a9}"),
+            // Mathematics, lines and letters are no emoji, and a keycap has a digit, `#` or `*`.
+            ("a\u{2215}\u{fe0f}b", "a\u{2215}\\u{fe0f}b"),
+            ("c\u{fe0f}\u{20e3}d", "c\\u{fe0f}\u{20e3}d"),
+            ("e\u{2500}\u{200d}\u{2500}f", "e\u{2500}\\u{200d}\u{2500}f"),
+            ("1\u{fe0f}", "1\\u{fe0f}"),
+            // A second selector is none of the emoji.
+            ("❤\u{fe0f}\u{fe0e}", "❤\\u{fe0e}"),
+            ("1\u{fe0f}\u{fe0f}\u{20e3}", "1\\u{fe0f}\\u{fe0f}\u{20e3}"),
+            ("🏳\u{fe0f}\u{fe0f}\u{200d}🌈", "🏳\\u{fe0f}\\u{200d}🌈"),
         ] {
             assert_eq!(clean(bad), good);
             assert_eq!(clean(good), good, "cleaning twice");

@@ -4,11 +4,13 @@
 //! base commit is `refs/agentctl/base/NAME`, and the branch that it began from is in the first line of the
 //! branch's reflog. Nothing is read from our own directories.
 
+mod branch_operations;
 pub mod called;
 pub mod clean;
 pub mod facts;
 pub mod lock_reason;
 pub mod make;
+mod regular_file;
 mod rescue;
 pub mod take;
 mod walk;
@@ -18,14 +20,14 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::called::{CalledWorktree, slot_in, worktrees_here};
+pub use self::called::{CalledWorktree, name_at, slot_in, worktrees_here};
 pub use self::clean::{
     CleanAction, CleanError, CleanNews, CleanOrder, CleanSelection, Cleaned, CleanedWorktree,
-    RescuedRef, clean,
+    RescuedRef, clean, left_aside,
 };
-pub use self::facts::{Merged, WorktreeFacts, WorktreeState};
+pub use self::facts::{Merged, Sizes, WorktreeFacts, WorktreeState};
 pub use self::lock_reason::LockReason;
-pub use self::make::{MakeError, MakeNews, MakeStep};
+pub use self::make::{MakeError, MakeNews, MakeStep, Prepared};
 pub use self::rescue::Rescue;
 use crate::git::{Git, GitError};
 use crate::host::Host;
@@ -133,9 +135,9 @@ pub struct Made {
     pub left_behind: usize,
     /// The parts that did not work, without preventing the worktree: one sentence each.
     pub warnings: Vec<String>,
-    /// The untracked and ignored files that copying and the setup program left in it, as `git status` lists them.
+    /// The state of its files and of its git directory before the agent starts.
     #[serde(skip)]
-    pub prepared: Vec<u8>,
+    pub prepared: Prepared,
     /// The output of the setup program. It is written into the folder of the run.
     #[serde(skip)]
     pub setup_output: Vec<u8>,

@@ -9,15 +9,34 @@ mod cases;
 mod distrust;
 #[path = "clean/losses.rs"]
 mod losses;
+#[path = "clean/names.rs"]
+mod names;
 #[path = "clean/nemesis.rs"]
 mod nemesis;
+#[path = "clean/nested_remotes.rs"]
+mod nested_remotes;
+#[path = "clean/obstacles.rs"]
+mod obstacles;
 #[path = "clean/oracle.rs"]
 mod oracle;
+#[path = "clean/remains.rs"]
+mod remains;
 #[path = "clean/states.rs"]
 mod states;
+#[path = "clean/symbolic_refs.rs"]
+mod symbolic_refs;
+#[path = "clean/take_attributes.rs"]
+mod take_attributes;
+#[path = "clean/take_losses.rs"]
+mod take_losses;
+#[path = "clean/take_refusals.rs"]
+mod take_refusals;
+#[path = "clean/take_submodules.rs"]
+mod take_submodules;
 #[path = "clean/taking.rs"]
 mod taking;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +44,7 @@ use agentctl_core::ask::Fleet;
 use agentctl_core::host::Host;
 use agentctl_core::kernel::{Cancellation, Kernel};
 use agentctl_core::model::Time;
+use agentctl_core::worktrees::take::{TakeOrder, TakeWay};
 use agentctl_core::worktrees::{
     CleanAction, CleanNews, CleanOrder, CleanSelection, Cleaned, CleanedWorktree, MakeOrder,
     Wanted, WorktreeOptions, WorktreeSettings, clean, make,
@@ -37,6 +57,23 @@ struct World {
     path: PathBuf,
     fleet: Fleet,
     shop: Repository,
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// Commits a file. Returns the commit.
+fn commit_in(tree: &Repository) -> String {
+    tree.write("work.txt", "work\n");
+    tree.git(["add", "work.txt"]);
+    tree.git(["commit", "--quiet", "-m", "work"]);
+    tree.git(["rev-parse", "HEAD"])
+}
+
+fn add_hook(world: &World, name: &str, script: &str) {
+    let hook = world.shop.write(Path::new(".git/hooks").join(name), script);
+    std::fs::set_permissions(hook, std::fs::Permissions::from_mode(0o755)).expect("executable");
 }
 
 impl World {
@@ -60,6 +97,17 @@ impl World {
 
     fn settings() -> WorktreeSettings {
         WorktreeSettings { copy: vec![".env".into()], ..WorktreeSettings::default() }
+    }
+
+    /// Returns the order to take the work of a worktree by a merge.
+    fn take_order(tree: &Repository) -> TakeOrder {
+        TakeOrder {
+            path: tree.path.clone(),
+            into: None,
+            way: TakeWay::Merge,
+            with_uncommitted: false,
+            settings: Self::settings(),
+        }
     }
 
     /// Makes a worktree as a launch does.

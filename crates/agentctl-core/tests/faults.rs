@@ -514,6 +514,32 @@ fn a_source_that_fails_at_the_second_look_is_reported_and_gives_unknown() {
 }
 
 #[test]
+fn an_ask_that_is_settled_during_a_look_leaves_no_ask_behind() {
+    sandboxed(|| {
+        static LOOKED: AtomicBool = AtomicBool::new(false);
+        static ADAPTERS: Adapters = &[&Fake {
+            name: "answered",
+            live: || {
+                let again = LOOKED.swap(true, Ordering::SeqCst);
+                let status = if again { Status::Running } else { Status::Waiting };
+                let claim = Served::kept("open".into(), State { status, reason: None }, None);
+                Found { rows: vec![claim], ..Found::default() }
+            },
+            history: || entries(&["open"]),
+            ..SOUND
+        }];
+        let host = World::new().host(Duration::from_mins(1));
+        let fleet = Fleet::new(host, ADAPTERS);
+        let asks = fleet::asks(&fleet, &Query::default());
+        assert!(asks.rows.is_empty(), "{asks:?}");
+        LOOKED.store(false, Ordering::SeqCst);
+        let list = fleet::list_watched(&fleet, &[]);
+        assert!(list.asks.is_empty(), "{list:?}");
+        assert_eq!(list.listing.sessions[0].status, Status::Running);
+    });
+}
+
+#[test]
 fn a_process_that_ended_after_the_table_was_read_is_ignored() {
     sandboxed(|| {
         for (adapter, name, argument, place) in [

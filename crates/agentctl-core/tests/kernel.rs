@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::kernel::{Brief, ExitWatch, Kernel, Liveness, Mechanism, Spawn};
 use agentctl_core::model::ProcId;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use testkit::{Dice, Echo, TestHome, after_tick, eventually, next_pid, rounds, sandboxed};
 
 /// Signals that end or stop a process which has not prepared for them.
@@ -326,6 +326,71 @@ fn the_table_holds_exactly_the_wanted_processes() {
             (1 + agents.len(), 1 + agents.len())
         );
         assert!(alphas.gaps.is_empty(), "{alphas:?}");
+    });
+}
+
+/// The start of a child returns when `execve` has replaced its memory: its new program file is visible, and its
+/// arguments are not yet.
+#[test]
+fn the_table_waits_for_the_arguments_of_a_process_in_execve() {
+    const WORDS: usize = 100_000;
+    sandboxed(|| {
+        let kernel = kernel();
+        for round in 0..rounds(100) {
+            let mut sleeper = Command::new("sleep");
+            let mut child =
+                sleeper.args(std::iter::repeat_n("9", WORDS)).spawn().expect("`sleep` starts");
+            let table = kernel.table(soon(), |brief| brief.exe_name == "sleep");
+            let seen = table.processes.iter().map(|p| (p.id.pid, p.argv[0].as_str()));
+            assert_eq!(seen.collect::<Vec<_>>(), [(child.id(), "sleep")], "round {round}");
+            let id = id_of(&kernel, child.id());
+            let path = kernel.environ(&id, &["PATH"]).expect("readable");
+            assert_eq!(path[0], std::env::var("PATH").ok(), "round {round}");
+            child.kill().expect("killed");
+            child.wait().expect("reaped");
+        }
+    });
+}
+
+#[test]
+fn a_line_is_complete_although_its_processes_end_while_it_is_read() {
+    const NEST: &str =
+        "n=$1\nif [ $n -gt 0 ]; then sh $0 $((n - 1)); else setsid sleep 600; fi\nexit $?\n";
+    sandboxed(|| {
+        let (kernel, home) = (kernel(), TestHome::new("unused"));
+        home.write("nest.sh", NEST);
+        for round in 0..rounds(10) {
+            let mut nest = Command::new("setsid");
+            nest.args(["sh", "nest.sh", "200"]).current_dir(home.path());
+            let mut nest = nest.spawn().expect("`setsid` of util-linux");
+            let sleeper = eventually("the innermost process", || {
+                let table = kernel.table(soon(), |brief| brief.exe_name == "sleep");
+                table.processes.into_iter().next()
+            });
+            let begun = AtomicUsize::new(0);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while begun.load(Ordering::SeqCst) == 0 {
+                        std::hint::spin_loop();
+                    }
+                    kill_process_group(raw(nest.id()), Signal::KILL).expect("killed");
+                });
+                loop {
+                    begun.store(1, Ordering::SeqCst);
+                    let line = kernel.line(&sleeper).expect("complete");
+                    let last = line.last().expect("a line").id.pid;
+                    assert_eq!(last, 1, "round {round}: {} processes", line.len());
+                    if line.len() == 2 {
+                        break;
+                    }
+                }
+            });
+            kill_process(raw(sleeper.id.pid), Signal::KILL).expect("it lives");
+            nest.wait().expect("reaped");
+            eventually("its end", || {
+                kernel.process(sleeper.id.pid).expect("read").is_none().then_some(())
+            });
+        }
     });
 }
 

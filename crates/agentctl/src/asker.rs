@@ -26,12 +26,15 @@ use agentctl_core::host::Host;
 use agentctl_core::kernel::{ExitWatch, Kernel, Process, Table, hold_text};
 use agentctl_core::marks::ASKER;
 use agentctl_core::native::private;
+use agentctl_core::talk::{SocketPath, connect_unix};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 /// Time for the agent to write the input of the hook.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for one connection to send its answer.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time to find out whether anything listens on the socket of another asker.
+const CLEAN_TIMEOUT: Duration = Duration::from_millis(50);
 /// Longest answer.
 const MAX_ORDER_BYTES: usize = 64 << 10;
 /// Time between two looks at an ask that may be settled elsewhere.
@@ -130,6 +133,7 @@ impl Opening {
         // Without it only a program file of that name is found; the ask is held all the same.
         let _unnamed = std::fs::write("/proc/self/comm", ASKER_COMM);
         let memory = hold_text(HELD_ASK, &bytes)?;
+        remove_dead_sockets(&self.host.kernel, &folder);
         // The socket comes last: its appearance tells observers to look.
         let listener = bind(&folder, &socket)?;
         Ok(Holding { opening: self, id, socket, listener, signals, _memory: memory })
@@ -262,9 +266,7 @@ impl Holding {
         // Unix sockets, the process that connected decides alone.
         for pid in kernel.holders_of_peer(stream).map_err(|_| unseen())? {
             if pid != peer.id.pid {
-                let holder = fleet.answerer(pid);
-                answerer.above.extend(holder.above);
-                answerer.unseen = answerer.unseen.or(holder.unseen);
+                answerer.add(fleet.answerer(pid));
             }
         }
         // The same process still has the pid, so what was seen is about it.
@@ -365,10 +367,26 @@ fn bind(folder: &Path, socket: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = UnixListener::bind(socket)?;
+    let listener = UnixListener::bind(SocketPath::new(socket)?.path())?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// Removes the sockets of askers that were killed. A pid that is free here may be in use in another pid namespace, so
+/// nothing must listen on the socket either.
+fn remove_dead_sockets(kernel: &Kernel, folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let pid = name.and_then(|name| name.strip_suffix(".sock")?.parse().ok());
+        let is_free = pid.is_some_and(|pid| matches!(kernel.process(pid), Ok(None)));
+        let is_refused = |why: io::Error| why.kind() == io::ErrorKind::ConnectionRefused;
+        if is_free && connect_unix(&path, CLEAN_TIMEOUT).is_err_and(is_refused) {
+            // A socket that stays does no harm.
+            let _left = std::fs::remove_file(&path);
+        }
+    }
 }
 
 /// Reads one line, however slowly it comes, within the time of one answer.

@@ -4,6 +4,7 @@
 //! and all others stay in force: only a command that would act on the broken setting refuses to work.
 
 mod adapter_tables;
+mod change_time;
 mod daemon;
 mod document;
 mod finding;
@@ -35,6 +36,7 @@ use agentctl_core::trust::{self, Distrust, Strict};
 use serde::Deserialize;
 
 use self::adapter_tables::AdapterTables;
+use self::change_time::changed_at;
 use self::document::Document;
 pub use self::finding::Finding;
 use self::finding::Problem;
@@ -129,6 +131,18 @@ impl Span {
     #[must_use]
     pub fn millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Span {
+    /// Reads a span that is longer than zero.
+    pub fn positive(text: &str) -> Result<Self, String> {
+        let span: Self = text.parse()?;
+        if span.0.is_zero() {
+            Err("the time must be longer than zero".to_owned())
+        } else {
+            Ok(span)
+        }
     }
 }
 
@@ -229,6 +243,16 @@ impl Loaded {
     /// Fails if a launch would act on a broken setting: everything but the settings of servers.
     pub fn check_launch(&self) -> Result<(), Failure> {
         self.check(|part| !matches!(part, Part::Daemon | Part::Web))
+    }
+
+    /// Returns the permissions of an order whose giver may be no person: those that it names, else the configured
+    /// ones (`None`), but never all of them.
+    #[must_use]
+    pub fn permissions_from_afar(&self, wanted: Option<Permissions>) -> Option<Permissions> {
+        match wanted.unwrap_or(self.defaults.permissions) {
+            Permissions::Bypass => Some(Permissions::Default),
+            _ => wanted,
+        }
     }
 
     /// Fails if a test of notifications would act on a broken setting. With one, the daemon shows none either.
@@ -337,6 +361,7 @@ pub fn load_all() -> Result<Loaded, Failure> {
     };
     let path = path(&host);
     let mut document = read(&host, &path);
+    host.configuration_changed_at = changed_at(&path, &host.home);
     let mut file = parsed(&mut document);
     let warnings = readable_secrets(&host, &file, &path);
     let mut problems = Vec::new();
@@ -464,6 +489,10 @@ fn apply(host: &mut Host, mut file: File, problems: &mut Vec<Problem>) -> Defaul
             problems.push(problem.hint("write the whole path"));
             *hook = None;
         }
+    }
+    if file.ask.is_some_and(|Span(span)| span.is_zero()) {
+        problems.push(Problem::new("ask", "the time must be longer than zero".to_owned()));
+        file.ask = None;
     }
     host.roots = file
         .roots

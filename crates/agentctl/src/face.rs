@@ -5,6 +5,7 @@
 //! feed tells an interface that shows changes when to draw again; the stream of events and the list of sessions
 //! ask the daemon, or look without it. Lists have named fields, for templates, sorting and tables.
 
+mod argument_hints;
 mod ask_page;
 mod begin;
 mod below;
@@ -27,6 +28,7 @@ mod follow;
 mod fuses;
 mod group_launch;
 mod holders;
+mod idle_fuse;
 mod inbox;
 mod list_stream;
 mod listing;
@@ -50,6 +52,7 @@ mod unresolved;
 mod waited;
 mod why_page;
 
+pub use self::argument_hints::hint_with_arguments;
 pub use self::ask_page::{
     AskLine, AskLineKind, AskPageForm, ask_page, ask_text, with_visible_breaks,
 };
@@ -57,7 +60,7 @@ pub use self::begin::{BeginAdapter, BeginDocument, begin_choices};
 pub use self::below::{order_from_agent, refused_below};
 pub use self::changes::ListChanges;
 pub use self::cleaned::{
-    clean_line, not_cleaned, not_taken, rescue_lines, rescued_line, take_lines,
+    clean_line, finished_line, not_cleaned, not_taken, rescue_lines, rescued_line, take_lines,
 };
 pub use self::completions::{
     Completion, SessionScope, ask_completions, fuse_completions, group_completions,
@@ -68,14 +71,17 @@ pub use self::conversation::{
     session_labels,
 };
 pub use self::daemon_change::daemon_change_line;
-pub use self::diff::{diff_files, diff_heading, diff_remarks, no_diff};
+pub use self::diff::{diff_files, diff_heading, diff_remarks, no_diff, no_such_base};
 pub use self::doctor::doctor_context;
 pub use self::end::{session_ended, session_waits};
 pub use self::event_line::EventLines;
 pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject};
 pub use self::failed_launch::{adapters_hint, launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
-pub use self::failed_worktree::{git_failure, left_behind, made_remarks, making_line, not_made};
+pub use self::failed_worktree::{
+    git_failure, left_behind, made_remarks, making_line, not_made, put_back, worktree_line,
+    worktrees_hint,
+};
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::file_changes::{changes_not_told, patch_comment, shown_path, unrecorded_lines};
 pub use self::follow::{Follow, FollowError, FollowItem, not_followed, unread_conversation};
@@ -84,16 +90,18 @@ pub use self::group_launch::{
     group_not_started, matrix_failure, plan_lines, slot_failure, slot_started_line,
 };
 pub use self::holders::holder_text;
+pub use self::idle_fuse::{IdleFuse, idle_fuse, launch_with_notes};
 pub use self::inbox::{
     FieldWords, answer_flags, answer_hint, answered_line, ask_summary, ask_summary_pieces,
-    choice_text, field_reply, key_words_remark, not_answered, several_questions_remark,
+    choice_text, field_reply, key_words_remark, no_open_ask_hint, not_answered, offered_hint,
+    several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
     Arrangement, AskListRow, CONTROL_COLUMNS, Column, CompareListRow, Cut, Field, FieldValue,
     FuseListRow, FuseSessions, ListRow, LockListRow, RowContext, RunListRow, SortKey, Template,
-    TemplateError, TextTable, UnknownField, WorktreeListRow, columns_table, columns_table_with,
-    exact_argument, field_names, session_argument,
+    TemplateError, TextTable, UnknownField, WorktreeListRow, asks_in_words, columns_table,
+    columns_table_with, exact_argument, field_names, messages_in_words, session_argument,
 };
 pub use self::notification::{NotificationText, TerminalSequence, is_notified};
 pub use self::output_line::{OutputKind, OutputLine};
@@ -105,7 +113,7 @@ pub use self::sent::{
 };
 pub use self::sentences::{
     exit_text, exit_value, fault_text, full_name, id_or_pid, session_name, session_reason,
-    session_reason_in_brackets,
+    session_reason_in_brackets, session_word,
 };
 pub use self::session_facts::{ended_by_text, grouped_number, launched_by_text, span_text};
 pub use self::session_list::{SessionList, session_list};
@@ -119,6 +127,6 @@ pub use self::time::{
     local_date, local_hour, local_minute, next_minute_of_age,
 };
 pub use self::tmux::{TmuxPane, tmux_message, tmux_pane_of};
-pub use self::unresolved::unresolved;
+pub use self::unresolved::{groups_hint, no_group, unresolved};
 pub use self::waited::{blocked_hint, not_waited, wait_failure, wait_kind, wait_line, wait_remark};
 pub use self::why_page::why_lines;

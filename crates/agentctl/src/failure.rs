@@ -70,6 +70,9 @@ impl Kind {
     }
 }
 
+/// The code of a failure after which the order may have been carried out, whatever its kind.
+const UNCLEAR: &str = "unclear";
+
 /// The exit codes and their meaning, for help and manual pages.
 pub const EXIT_CODES: &[(u8, &str)] = &[
     (0, "done; also if the reader of the output has closed it"),
@@ -91,6 +94,8 @@ pub struct Failure {
     candidates: Vec<String>,
     hints: Vec<String>,
     faults: Vec<Fault>,
+    /// The order may have been carried out.
+    is_unclear: bool,
 }
 
 /// The result of a command.
@@ -105,7 +110,7 @@ pub(crate) struct ErrorDocument<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct ErrorBody<'a> {
-    /// A stable word for scripts.
+    /// A stable word for scripts. `unclear`: the order may have been carried out; look before giving it again.
     code: &'static str,
     /// One sentence for people.
     message: String,
@@ -126,7 +131,21 @@ impl Failure {
     /// Creates a failure with a message of one sentence.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { kind, message, candidates: Vec::new(), hints: Vec::new(), faults: Vec::new() }
+        let (candidates, hints, faults) = (Vec::new(), Vec::new(), Vec::new());
+        Self { kind, message, candidates, hints, faults, is_unclear: false }
+    }
+
+    /// Says that the order may have been carried out: giving it again may do it twice.
+    #[must_use]
+    pub fn unclear(mut self) -> Self {
+        self.is_unclear = true;
+        self
+    }
+
+    /// Says whether the order may have been carried out.
+    #[must_use]
+    pub fn is_unclear(&self) -> bool {
+        self.is_unclear
     }
 
     /// Says whether a source did not answer.
@@ -174,6 +193,13 @@ impl Failure {
         self
     }
 
+    /// Changes the words of the hints; a hint without words is left out.
+    #[must_use]
+    pub fn map_hints(mut self, words: impl Fn(&str) -> Option<String>) -> Self {
+        self.hints = self.hints.iter().filter_map(|hint| words(hint)).collect();
+        self
+    }
+
     /// Adds a session that may have been meant.
     #[must_use]
     pub fn candidate(mut self, candidate: String) -> Self {
@@ -198,10 +224,10 @@ impl Failure {
     pub(crate) fn document(&self) -> ErrorDocument<'_> {
         let listed = if self.candidates.is_empty() { "" } else { ": " };
         let error = ErrorBody {
-            code: self.kind.code(),
+            code: if self.is_unclear { UNCLEAR } else { self.kind.code() },
             message: format!("{}{listed}{}", self.message, self.candidates.join(", ")),
             hint: self.hints.first().map(String::as_str),
-            retryable: self.kind == Kind::Unanswered,
+            retryable: self.kind == Kind::Unanswered && !self.is_unclear,
         };
         ErrorDocument { error }
     }
@@ -233,10 +259,8 @@ impl Failure {
         for fault in &self.faults {
             ui.warn_fault(fault);
         }
-        if ui.wants_json() {
-            // A failure to print it could not be reported.
-            let _unread = ui.json(&self.document());
-        } else {
+        let is_printed = ui.wants_json() && ui.json(&self.document()).is_ok();
+        if !is_printed {
             ui.error(&self.message);
             for candidate in &self.candidates {
                 ui.note(&format!("  {candidate}"));
@@ -282,7 +306,16 @@ pub fn report_panics_in_one_line() {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXIT_CODES, Kind};
+    use super::{EXIT_CODES, Failure, Kind};
+
+    #[test]
+    fn an_unclear_failure_keeps_its_exit_code_and_is_not_given_again_by_itself() {
+        let failure = Failure::new(Kind::Unanswered, "the server did not answer").unclear();
+        let document = serde_json::to_value(failure.document()).expect("JSON");
+        assert_eq!(document["error"]["code"], "unclear");
+        assert_eq!(document["error"]["retryable"], false);
+        assert_eq!(failure.kind().exit_code(), 3);
+    }
 
     #[test]
     fn the_table_of_exit_codes_has_the_code_of_every_failure() {

@@ -11,8 +11,7 @@ fn main() -> ExitCode {
     }
     agentctl::failure::report_panics_in_one_line();
     let mut ui = Ui::from_env();
-    match agentctl::cli::run(std::env::args_os(), &mut ui) {
-        Ok(code) => code,
-        Err(failure) => failure.report(&mut ui),
-    }
+    let outcome = agentctl::cli::run(std::env::args_os(), &mut ui);
+    let code = outcome.unwrap_or_else(|failure| failure.report(&mut ui));
+    ui.close(code)
 }

@@ -29,7 +29,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use self::limits::Permits;
 use self::scope::Scope;
@@ -61,8 +61,22 @@ struct Shared {
     allow_control: bool,
     scope: Scope,
     permits: Permits,
+    /// Told when a call has ended.
+    call_ended: Notify,
     /// Becomes true when the client has closed standard input.
     input_ended: watch::Receiver<bool>,
+}
+
+impl Shared {
+    /// Gives free memory back whenever no call ends for a while: the threads of a call may free what they read after
+    /// its answer.
+    async fn give_back_memory_at_rest(&self) {
+        loop {
+            self.call_ended.notified().await;
+            while tokio::time::timeout(limits::REST, self.call_ended.notified()).await.is_ok() {}
+            kernel::give_back_memory(limits::MAX_FREE_MEMORY_BYTES);
+        }
+    }
 }
 
 /// The handler of the protocol's requests.
@@ -79,9 +93,12 @@ struct Server {
 pub fn serve(loaded: Loaded, options: &McpOptions) -> Result<(), Failure> {
     let scope = Scope::of(&loaded.host, options.scope.as_deref())?;
     kernel::keep_memory_together();
+    kernel::return_free_ends();
     let (ended, input_ended) = watch::channel(false);
     let (allow_control, permits) = (options.allow_control, Permits::new());
-    let shared = Arc::new(Shared { loaded, allow_control, scope, permits, input_ended });
+    let call_ended = Notify::new();
+    let shared =
+        Arc::new(Shared { loaded, allow_control, scope, permits, call_ended, input_ended });
     let entries = Arc::new(tools::entries());
     let tools = Arc::new(tools::offered(&shared, &entries));
     let server = Server { shared, entries, tools };
@@ -91,6 +108,8 @@ pub fn serve(loaded: Loaded, options: &McpOptions) -> Result<(), Failure> {
         .thread_keep_alive(limits::THREAD_KEEP_ALIVE)
         .build()?;
     let served = runtime.block_on(async move {
+        let at_rest = Arc::clone(&server.shared);
+        tokio::spawn(async move { at_rest.give_back_memory_at_rest().await });
         let running = server.serve(StdioTransport::new(ended)).await;
         match running {
             Ok(running) => running.waiting().await.map(drop).map_err(|error| error.to_string()),

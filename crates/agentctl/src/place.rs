@@ -7,10 +7,9 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use agentctl_core::host::{DAEMON_LOCK, DAEMON_SOCKET, Host};
 use agentctl_core::kernel::Kernel;
 use agentctl_core::native::file::{self, Skip};
 use agentctl_core::native::watch::Watch;
+use agentctl_core::talk::SocketPath;
 use agentctl_core::trust;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -209,8 +209,8 @@ impl Place {
         if let Some(why) = self.distrust(directory) {
             return Err(ConnectError::Untrusted(format!("{} {why}", directory.display())));
         }
-        let bound = SocketAddress::new(directory, self.names.socket).map_err(no_listener)?;
-        let address = SocketAddrUnix::new(bound.path()).map_err(|_| ConnectError::NoListener)?;
+        let short = SocketPath::new(&directory.join(self.names.socket)).map_err(no_listener)?;
+        let address = SocketAddrUnix::new(short.path()).map_err(|_| ConnectError::NoListener)?;
         let stream = connect_in_time(&address, until)?;
         match Kernel::peer_uid(&stream) {
             Ok(uid) if uid == self.uid => Ok(stream),
@@ -245,13 +245,12 @@ impl Place {
     }
 
     /// Replaces the socket and listens. Takes the [`Instance`] as proof that the lock is held.
-    pub fn listen(&self, _lock: &Instance) -> io::Result<std::os::unix::net::UnixListener> {
-        let bound = SocketAddress::new(&self.directory, self.names.socket)?;
+    pub fn listen(&self, _lock: &Instance) -> io::Result<UnixListener> {
         match std::fs::remove_file(self.socket()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = std::os::unix::net::UnixListener::bind(bound.path())?;
+        let listener = UnixListener::bind(SocketPath::new(&self.socket())?.path())?;
         std::fs::set_permissions(self.socket(), std::fs::Permissions::from_mode(0o600))?;
         Ok(listener)
     }
@@ -308,33 +307,6 @@ impl Instance {
         let held = self.file.metadata().map(|m| (m.dev(), m.ino()));
         let there = std::fs::symlink_metadata(&self.path).map(|m| (m.dev(), m.ino()));
         matches!((held, there), (Ok(held), Ok(there)) if held == there)
-    }
-}
-
-/// The address of the socket. A path that is too long is shortened through `/proc/self/fd`.
-struct SocketAddress {
-    path: PathBuf,
-    _directory: Option<File>,
-}
-
-impl SocketAddress {
-    /// Maximum length of a socket address on all systems, with its final NUL.
-    const MAX_BYTES: usize = 104;
-
-    fn new(directory: &Path, name: &str) -> io::Result<Self> {
-        let path = directory.join(name);
-        if path.as_os_str().len() < Self::MAX_BYTES {
-            return Ok(Self { path, _directory: None });
-        }
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let flags = flags.bits().cast_signed();
-        let held = OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{name}", held.as_raw_fd()));
-        Ok(Self { path, _directory: Some(held) })
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
     }
 }
 

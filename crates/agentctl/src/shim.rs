@@ -12,9 +12,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use agentctl_core::adapters::ALL;
 use agentctl_core::fleet::{self, Fleet};
@@ -27,9 +25,6 @@ use agentctl_core::marks::{AGENT_ENV, FUSE_ACTION, MARKER, Marker, SHIM, STARTER
 use agentctl_core::model::Exit;
 use agentctl_core::resolve::resolve;
 use agentctl_core::runs::{HookMoment, HookReport, Run, RunEnd, Spec, Started};
-
-/// The shim stays this long after the end of its agent as the parent of orphans, so that `stop` finds them.
-const ORPHAN_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Runs a hidden subcommand, if the arguments name one.
 #[must_use]
@@ -204,12 +199,10 @@ fn run_on_complete(run: &Run, spec: &Spec, ended: &RunEnd) {
     let _kept = hooks::run(&fleet.host, HookMoment::Complete, hook, &facts, run);
 }
 
-/// Waits until the orphans of the agent have ended, at most [`ORPHAN_GRACE_PERIOD`].
+/// Waits until the orphans of the agent have ended. The shim stays above them, so that `stop` finds them and none of
+/// them answers for an agent.
 fn wait_for_orphans() {
-    let (sender, alone) = channel();
-    std::thread::spawn(move || {
-        while let Ok(Some(_)) = reap() {}
-        let _leaving: Result<(), _> = sender.send(());
-    });
-    let _late = alone.recv_timeout(ORPHAN_GRACE_PERIOD);
+    // A directory in which a process is cannot be unmounted.
+    let _kept = std::env::set_current_dir("/");
+    while let Ok(Some(_)) = reap() {}
 }

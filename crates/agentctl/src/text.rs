@@ -3,13 +3,25 @@
 //! [`agentctl_core::text`] decides which characters are neutralised.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 pub use agentctl_core::text::{
     SafeJson, bounded, byte_size, clean, counted, in_one_line, is_unsafe, nearest, one_line,
     safe_json, with_tilde,
 };
-use agentctl_core::text::{is_plain, push_clean};
+use agentctl_core::text::{is_plain, push_clean, shell_word};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Returns a path as a word of a shell command, with the home as `~`: `~/shop`, `~/'two words'`.
+#[must_use]
+pub fn path_word(home: &Path, path: &str) -> String {
+    let short = with_tilde(home, path);
+    match short.strip_prefix("~/") {
+        Some(below) => format!("~/{}", shell_word(below)),
+        None if short == "~" => short,
+        None => shell_word(&short),
+    }
+}
 
 /// Maximum number of characters per column: limits the combining characters, which have no width.
 const MAX_CHARS_PER_COLUMN: usize = 8;
@@ -128,6 +140,46 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// Breaks a text between words like [`wrap`], but never between two backticks: a command must be whole to be copied.
+/// A command that is too long has a line of its own.
+#[must_use]
+pub fn wrap_with_commands(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for piece in pieces(text) {
+        let line = lines.last().map_or(0, |line| line.width());
+        let gap = usize::from(line > 0);
+        if line + gap + piece.width() <= columns {
+            let last = lines.last_mut().into_iter();
+            last.for_each(|line| line.extend([&" "[..gap], piece]));
+            continue;
+        }
+        let broken =
+            if piece.contains('`') { vec![piece.to_owned()] } else { wrap(piece, columns) };
+        if line == 0 {
+            lines.pop();
+        }
+        lines.extend(broken);
+    }
+    lines
+}
+
+/// Splits a text at its blanks, except those between two backticks.
+fn pieces(text: &str) -> Vec<&str> {
+    let (mut pieces, mut from, mut ticks) = (Vec::new(), 0, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '`' if ticks % 2 == 1 || text[at + 1..].contains('`') => ticks += 1,
+            ' ' if ticks % 2 == 0 => {
+                pieces.push(&text[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    pieces.push(&text[from..]);
+    pieces
+}
+
 /// Breaks a line at exactly this number of columns: the blanks of a command or a patch have a meaning.
 #[must_use]
 pub fn break_line(line: &str, columns: usize) -> Vec<String> {
@@ -143,6 +195,33 @@ pub fn break_line(line: &str, columns: usize) -> Vec<String> {
     }
     lines.push(current);
     lines
+}
+
+/// Breaks a line of words at this number of columns: behind a blank if there is one, else like [`break_line`]. All lines
+/// begin with its indentation. Every character stays but the blanks at the end of a line that is full.
+#[must_use]
+pub fn break_prose(line: &str, columns: usize) -> Vec<String> {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let indent = if indent * 2 > columns { 0 } else { indent };
+    let (indent, mut rest) = line.split_at(indent);
+    let room = (columns - indent.len()).max(2);
+    let mut lines = Vec::new();
+    loop {
+        let mut used = 0;
+        let fits = |c: &char| {
+            used += c.width().unwrap_or(0);
+            used <= room
+        };
+        let end: usize = rest.chars().take_while(fits).map(char::len_utf8).sum();
+        let words = rest[..end].rfind(' ').map(|at| at + 1);
+        let at = if rest[end..].is_empty() || rest[end..].starts_with(' ') { None } else { words };
+        let (line, others) = rest.split_at(at.unwrap_or(end));
+        lines.push(format!("{indent}{line}"));
+        rest = others.trim_start_matches(' ');
+        if rest.is_empty() {
+            return lines;
+        }
+    }
 }
 
 /// Returns the width of a text in columns.
@@ -210,6 +289,23 @@ mod tests {
         }
         assert_eq!(wrap("one two", 3), ["one", "two"]);
         assert_eq!(fit_path("/home/ada/projects/shop", 12), "…ojects/shop");
+    }
+
+    #[test]
+    fn prose_is_broken_between_words_below_its_beginning() {
+        assert_eq!(break_prose("  one two three", 9), ["  one two", "  three"]);
+        assert_eq!(break_prose("one two three", 8), ["one two ", "three"]);
+        assert_eq!(break_prose("one two    three", 7), ["one two", "three"]);
+        assert_eq!(break_prose("a verylongword b", 5), ["a ", "veryl", "ongwo", "rd b"]);
+        assert_eq!(break_prose("日本語 a", 5), ["日本", "語 a"]);
+        assert_eq!(break_prose("", 5), [""]);
+        for columns in 1..20 {
+            let text = "    one  two   three four";
+            let squeezed = |text: &str| text.replace(' ', "");
+            let lines = break_prose(text, columns);
+            assert!(lines.iter().all(|line| line.width() <= columns.max(2)), "{lines:?}");
+            assert_eq!(squeezed(&lines.concat()), squeezed(text));
+        }
     }
 
     #[test]

@@ -1,17 +1,21 @@
 //! The only room that prints: data on stdout, messages on stderr. Colour is never the only carrier of meaning.
 
+mod hidden;
+mod output;
 mod pager;
 mod screen;
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::process::ExitCode;
 
 use agentctl_core::model::{Fault, Status};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
+use self::output::Output;
 pub use self::screen::{Screen, ScreenCalls};
-use crate::text::{SafeJson, clean, clean_drawn, columns, safe_json, wrap};
+use crate::text::{SafeJson, clean, clean_drawn, columns, safe_json, wrap_with_commands};
 
 /// The properties of the output that a table is drawn for.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +60,7 @@ pub struct Ui {
     width: usize,
     /// The width comes from `COLUMNS`.
     has_fixed_width: bool,
-    out: io::BufWriter<io::Stdout>,
+    out: Output,
 }
 
 impl Ui {
@@ -71,7 +75,6 @@ impl Ui {
         let columns =
             std::env::var_os("COLUMNS").and_then(|c| c.to_str()?.parse().ok()).filter(|c| *c > 0);
         let width = columns.or_else(measured_width).unwrap_or(80);
-        let out = io::BufWriter::with_capacity(1 << 16, io::stdout());
         Self {
             json: false,
             colour,
@@ -79,7 +82,7 @@ impl Ui {
             notifies: false,
             width,
             has_fixed_width: columns.is_some(),
-            out,
+            out: Output::default(),
         }
     }
 
@@ -102,6 +105,26 @@ impl Ui {
     /// Prints errors as JSON too.
     pub fn set_json(&mut self, json: bool) {
         self.json = json;
+    }
+
+    /// Says that the command gives an order. If stdout cannot be written, its report goes to stderr and the command goes
+    /// on to its end, so that the result is reported in any case.
+    pub fn report_order(&mut self) {
+        self.out.report_order();
+    }
+
+    /// Flushes stdout at the end of the command, and returns the exit code: a report that could not be written is a
+    /// failure.
+    #[must_use]
+    pub fn close(&mut self, code: ExitCode) -> ExitCode {
+        let was_told = self.out.failure().is_some() && code != ExitCode::SUCCESS;
+        let _told_below = self.out.flush();
+        let is_report = self.out.is_report();
+        let Some(why) = self.out.failure().filter(|_| is_report || !was_told) else { return code };
+        let above = if is_report { "; the report is printed above" } else { "" };
+        let message = format!("{why}{above}");
+        self.error(&message);
+        if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
     }
 
     /// Sets whether the configuration asks for notifications on this terminal.
@@ -163,6 +186,20 @@ impl Ui {
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 
+    /// Prints a line. A terminal shows its text behind and below the place where the first word ends.
+    pub fn hanging_line(&mut self, word: &str, text: &str) -> io::Result<()> {
+        match self.width() {
+            Some(width) => {
+                let text = hanging(&clean(text), columns(word), width);
+                text.split('\n').enumerate().try_for_each(|(at, line)| {
+                    let word = if at == 0 { word } else { "" };
+                    self.line(&format!("{word}{line}"))
+                })
+            }
+            None => self.line(&format!("{word}{text}")),
+        }
+    }
+
     /// Shows a prompt and reads one line; `None` at the end of the input.
     pub fn prompt(&mut self, prompt: &str) -> io::Result<Option<String>> {
         self.out.flush()?;
@@ -174,6 +211,12 @@ impl Ui {
             writeln!(io::stderr())?;
         }
         Ok((read > 0).then_some(answer))
+    }
+
+    /// Does the same without showing what is typed: for a secret.
+    pub fn prompt_hidden(&mut self, prompt: &str) -> io::Result<Option<String>> {
+        let _hidden = hidden::HiddenInput::of(io::stdin())?;
+        self.prompt(prompt)
     }
 
     /// Returns how many bytes were typed and not read yet.
@@ -348,6 +391,13 @@ impl Drop for Ui {
     }
 }
 
+/// Prints an error on stderr from another thread than that of the command, before a signal ends this process.
+pub fn last_words(text: &str) {
+    let text = clean(text).replace('\n', " ");
+    // A failure to print it could not be reported.
+    let _unread = io::stderr().write_all(format!("error: {text}\n").as_bytes());
+}
+
 /// Breaks a text between words, for a terminal. Its first line stands behind a prefix of `indent` columns, the others
 /// below it. Blanks in front of the text stay in front of each line.
 fn hanging(text: &str, indent: usize, width: usize) -> String {
@@ -359,7 +409,7 @@ fn hanging(text: &str, indent: usize, width: usize) -> String {
         return text.to_owned();
     }
     let gap = format!("\n{}", " ".repeat(indent + blanks));
-    format!("{}{}", " ".repeat(blanks), wrap(rest, room).join(&gap))
+    format!("{}{}", " ".repeat(blanks), wrap_with_commands(rest, room).join(&gap))
 }
 
 /// Returns the width of the terminal on stdout, in columns.
@@ -383,5 +433,12 @@ mod tests {
         assert_eq!(hanging(text, 7, 30), "no session matches\n       `painter` here");
         assert_eq!(hanging("  demo:5dc4ca2a waiting", 0, 18), "  demo:5dc4ca2a\n  waiting");
         assert_eq!(hanging(text, 7, 12), text, "too narrow");
+        let command = "write `agentctl send ID 'say hi to all of them'`, or wait a bit";
+        assert_eq!(
+            hanging(command, 6, 36),
+            "write\n      `agentctl send ID 'say hi to all of them'`,\n      or wait a bit",
+            "a command is never broken"
+        );
+        assert_eq!(hanging("a lone ` is no command", 0, 12), "a lone ` is\nno command");
     }
 }

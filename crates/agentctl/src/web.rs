@@ -13,6 +13,7 @@ mod gate;
 mod keys;
 pub mod link;
 mod orders;
+mod own_socket;
 mod pair;
 mod query;
 mod reply;
@@ -21,16 +22,15 @@ mod stream;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::host::Host;
-use agentctl_core::kernel;
+use agentctl_core::kernel::{self, Cancellation};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ring::digest::{SHA256, digest};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -41,6 +41,7 @@ use self::feeder::Feeder;
 use self::gate::Gate;
 use self::keys::{Claim, Keys};
 pub use self::link::{Links, RunningServer};
+use self::own_socket::OwnSocket;
 pub(crate) use self::pair::PairDocument;
 use self::query::QueryText;
 use self::reply::Body;
@@ -53,22 +54,23 @@ use crate::http::{
     Answer, Call, Door, Limits, Listener, OwnNames, Peers, Route, Server, WrongTokenBudget, bearer,
 };
 use crate::place::{Instance, Place};
+use crate::text::hex;
 
 /// Most threads for questions, orders and the checks of connecting processes; further ones wait.
 const MAX_CONCURRENT: usize = 16;
 /// Most orders that are worked on at once, so that there are always threads for questions and checks.
-const MAX_ORDERS: usize = 12;
+const MAX_ORDERS: usize = 9;
 /// Most launches and messages that are worked on at once, so that there are always threads for answers and stops: the
 /// setup of a worktree can take minutes.
 const MAX_LAUNCHES: usize = 6;
+/// Most questions about changed files that are worked on at once: a filter of a repository can keep git for minutes.
+const MAX_SLOW_QUESTIONS: usize = 3;
 /// Most open connections: each open page has one, and each request one more.
 const MAX_CONNECTIONS: usize = 512;
 /// Maximum size of the body of a request.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
 /// The policy that the browser enforces on the page.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
-/// The version of the files of the page.
-const ETAG: &str = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
 
 /// Everything that the routes share.
 struct Web {
@@ -80,31 +82,71 @@ struct Web {
     budget: Arc<WrongTokenBudget>,
     feeder: Arc<Feeder>,
     history: documents::History,
-    orders: Semaphore,
-    launches: Semaphore,
+    orders: Arc<Semaphore>,
+    launches: Arc<Semaphore>,
+    slow_questions: Arc<Semaphore>,
     /// The address without a code.
     url: Option<String>,
 }
 
+fn response(body: Body) -> Response {
+    match body {
+        Ok(bytes) => reply::ok(bytes),
+        Err(failure) => reply::failed(&failure),
+    }
+}
+
+/// Ends the programs of a question when the request is over: its client may have left.
+struct EndedWithRequest(Cancellation);
+
+impl Drop for EndedWithRequest {
+    fn drop(&mut self) {
+        let _has_ended = self.0.cancel();
+    }
+}
+
 impl Web {
-    /// Runs a question or an order on a thread of its own.
+    /// Runs a question or an order on a thread of its own; `None` if that thread failed. The thread keeps the permit:
+    /// it works on after the client has left.
+    async fn on_thread(
+        self: &Arc<Self>,
+        permit: impl Send + 'static,
+        work: impl FnOnce(&Self) -> Body + Send + 'static,
+    ) -> Option<Body> {
+        let web = Arc::clone(self);
+        let run = move || {
+            let _permit = permit;
+            work(&web)
+        };
+        tokio::task::spawn_blocking(run).await.ok()
+    }
+
+    /// Answers a question.
     async fn blocking_body(
         self: &Arc<Self>,
+        permit: impl Send + 'static,
         work: impl FnOnce(&Self) -> Body + Send + 'static,
     ) -> Body {
-        let web = Arc::clone(self);
-        let done = tokio::task::spawn_blocking(move || work(&web)).await;
-        done.unwrap_or_else(|_| Err(Failure::new(Kind::Failed, "the question failed")))
+        let failed = || Err(Failure::new(Kind::Failed, "the question failed"));
+        self.on_thread(permit, work).await.unwrap_or_else(failed)
     }
 
     async fn blocking(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Body + Send + 'static,
     ) -> Response {
-        match self.blocking_body(work).await {
-            Ok(bytes) => reply::ok(bytes),
-            Err(failure) => reply::failed(&failure),
-        }
+        response(self.blocking_body((), work).await)
+    }
+
+    /// Answers a question that may take minutes. Its programs are ended if the client leaves.
+    async fn slow(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self, &Fleet) -> Body + Send + 'static,
+    ) -> Response {
+        let permit = Arc::clone(&self.slow_questions).acquire_owned().await;
+        let fleet = Fleet::new(Arc::clone(&self.fleet.host), self.fleet.adapters);
+        let _ended = EndedWithRequest(fleet.cancellation.clone());
+        response(self.blocking_body(permit, move |web| work(web, &fleet)).await)
     }
 
     /// Carries out an order that ends soon.
@@ -112,8 +154,19 @@ impl Web {
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Body + Send + 'static,
     ) -> Response {
-        let _permit = self.orders.acquire().await;
-        self.blocking(work).await
+        self.order_with((), work).await
+    }
+
+    /// Carries out an order that has a permit already.
+    async fn order_with(
+        self: &Arc<Self>,
+        permit: impl Send + 'static,
+        work: impl FnOnce(&Self) -> Body + Send + 'static,
+    ) -> Response {
+        let permits = (permit, Arc::clone(&self.orders).acquire_owned().await);
+        // It may have been carried out before its thread failed.
+        let failed = || Err(Failure::new(Kind::Failed, "the order failed").unclear());
+        response(self.on_thread(permits, work).await.unwrap_or_else(failed))
     }
 
     /// Carries out an order that may start an agent.
@@ -121,8 +174,8 @@ impl Web {
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Body + Send + 'static,
     ) -> Response {
-        let _permit = self.launches.acquire().await;
-        self.order(work).await
+        let permit = Arc::clone(&self.launches).acquire_owned().await;
+        self.order_with(permit, work).await
     }
 
     /// Returns the claim of the token of a request.
@@ -153,8 +206,10 @@ impl Web {
             Endpoint::Why => self.blocking(move |web| documents::why(web, &query)).await,
             Endpoint::Talk => self.blocking(move |web| documents::talk(web, &query)).await,
             Endpoint::Asks => self.blocking(documents::asks).await,
-            Endpoint::Changes => self.blocking(move |web| documents::changes(web, &query)).await,
-            Endpoint::Diff => self.blocking(move |web| documents::diff(web, &query)).await,
+            Endpoint::Changes => self.slow(move |_, fleet| documents::changes(fleet, &query)).await,
+            Endpoint::Diff => {
+                self.slow(move |web, fleet| documents::diff(web, fleet, &query)).await
+            }
             Endpoint::Begin => self.blocking(documents::begin).await,
             Endpoint::Answer => self.order(move |web| orders::answer(web, &bytes, caller)).await,
             Endpoint::Send => {
@@ -190,11 +245,15 @@ impl Web {
 /// Answers with a file of the page; briefly, if the browser has it already.
 fn asset(at: usize, headers: &HeaderMap) -> Response {
     let Some(asset) = ASSETS.get(at) else { return StatusCode::NOT_FOUND.into_response() };
-    let tags = [(header::ETAG, ETAG), (header::CACHE_CONTROL, "no-cache")];
-    if headers.get(header::IF_NONE_MATCH).is_some_and(|tag| tag == ETAG) {
+    let sent = asset.sent();
+    // The digest of what is sent: a browser must not keep a file of another build.
+    let tag = format!("\"{}\"", hex(digest(&SHA256, sent.as_bytes()).as_ref()));
+    let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag);
+    let tags = [(header::ETAG, tag), (header::CACHE_CONTROL, "no-cache".to_owned())];
+    if is_known {
         return (StatusCode::NOT_MODIFIED, tags).into_response();
     }
-    (tags, [(header::CONTENT_TYPE, asset.kind)], asset.sent()).into_response()
+    (tags, [(header::CONTENT_TYPE, asset.kind)], sent).into_response()
 }
 
 /// Serves until it is told to end. Calls `serving` with a link and the address once it serves; a Unix socket has none.
@@ -227,7 +286,7 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let (listener, names, address) = open(&settings).await?;
+    let (listener, _own_socket, names, address) = open(&settings).await?;
     let private = place.listen(right)?;
     private.set_nonblocking(true)?;
     let private = UnixListener::from_std(private)?;
@@ -249,8 +308,9 @@ async fn serve(
         budget: Arc::clone(&budget),
         feeder,
         history: documents::History::default(),
-        orders: Semaphore::new(MAX_ORDERS),
-        launches: Semaphore::new(MAX_LAUNCHES),
+        orders: Arc::new(Semaphore::new(MAX_ORDERS)),
+        launches: Arc::new(Semaphore::new(MAX_LAUNCHES)),
+        slow_questions: Arc::new(Semaphore::new(MAX_SLOW_QUESTIONS)),
         url: address.map(link::url_of),
     });
     let server = Arc::new(Server {
@@ -282,8 +342,10 @@ fn max_connections() -> usize {
     MAX_CONNECTIONS.min(files / 2).max(1)
 }
 
-/// Listens on the configured address.
-async fn open(settings: &WebSettings) -> Result<(Listener, OwnNames, Option<SocketAddr>), Failure> {
+/// Listens on the configured address. Returns with it the file of a Unix socket, which is removed when it is dropped.
+async fn open(
+    settings: &WebSettings,
+) -> Result<(Listener, Option<OwnSocket>, OwnNames, Option<SocketAddr>), Failure> {
     let failed = |error: io::Error| {
         Failure::new(Kind::Failed, format!("{}: {error}", settings.listen))
             .hint("--listen ADDRESS chooses another address; port 0 is any free port")
@@ -294,27 +356,30 @@ async fn open(settings: &WebSettings) -> Result<(Listener, OwnNames, Option<Sock
             // With port 0 the kernel chooses the port.
             let address = listener.local_addr().unwrap_or(*address);
             let names = OwnNames::new(address, &[]).with_https(&settings.hosts);
-            Ok((Listener::Tcp(listener), names, Some(address)))
+            Ok((Listener::Tcp(listener), None, names, Some(address)))
         }
         WebAddress::Unix(path) => {
-            let listener = unix_listener(path, !settings.proxy_users.is_empty()).map_err(failed)?;
-            Ok((Listener::Unix(listener), OwnNames::of_proxies(&settings.hosts), None))
+            let others_too = !settings.proxy_users.is_empty();
+            let (listener, own) = OwnSocket::listen(path, others_too).map_err(failed)?;
+            let names = OwnNames::of_proxies(&settings.hosts);
+            Ok((Listener::Unix(listener), Some(own), names, None))
         }
     }
 }
 
-/// Listens on a Unix socket. Other users can open it only if one of them is admitted; their number is checked.
-fn unix_listener(path: &Path, others_too: bool) -> io::Result<UnixListener> {
-    use std::os::unix::fs::FileTypeExt;
-    // Only a socket that nothing listens on is replaced.
-    if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
-        && std::os::unix::net::UnixStream::connect(path).is_err()
-    {
-        std::fs::remove_file(path)?;
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_browser_keeps_a_file_of_the_page_only_as_long_as_its_text_is_the_same() {
+        let tag = |at| asset(at, &HeaderMap::new()).headers()[header::ETAG].clone();
+        let tags: HashSet<_> = (0..ASSETS.len()).map(tag).collect();
+        assert_eq!(tags.len(), ASSETS.len(), "each text has a tag of its own");
+        let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, tag(1))]);
+        let codes = [1, 2].map(|at| asset(at, &headers).status());
+        assert_eq!(codes, [StatusCode::NOT_MODIFIED, StatusCode::OK]);
     }
-    let listener = std::os::unix::net::UnixListener::bind(path)?;
-    let mode = if others_too { 0o666 } else { 0o600 };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    listener.set_nonblocking(true)?;
-    UnixListener::from_std(listener)
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use super::asker::AskHook;
 use super::{Look, Root};
+use crate::kernel::Liveness;
 use crate::model::{Ask, ProcId, Reply, Session};
 
 /// The asks and messages that reach an agent, for `agentctl adapters`.
@@ -30,8 +31,8 @@ pub enum Delivered {
     Taken,
     /// The answer was taken, but these words for the agent could not travel with it.
     TakenWithoutWords,
-    /// The bytes to write into the standard input of the agent: see [`Answering::echo`] for its reply.
-    Line(Vec<u8>),
+    /// A line for the standard input of the agent: see [`Answering::echo`] for its reply.
+    Line(StdinLine),
     /// Our asker that holds the ask must take the answer.
     ToAsker {
         /// The process of the asker.
@@ -69,6 +70,21 @@ pub enum NotDelivered {
     Unclear(String),
 }
 
+impl NotDelivered {
+    /// Returns the error of a session whose channel is not there: the ask has ended with its process; where a process
+    /// of it lives, the ask is open and the channel cannot be reached, for this reason.
+    #[must_use]
+    pub fn without_channel(look: &Look, session: &Session, why: &str) -> Self {
+        let kernel = &look.host.kernel;
+        let lives = |id: &ProcId| kernel.liveness(id) != Liveness::Gone;
+        if session.processes.iter().any(|serving| lives(&serving.id)) {
+            Self::Refused(why.to_owned())
+        } else {
+            Self::Gone
+        }
+    }
+}
+
 /// Whether a live session takes a message now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Speech {
@@ -104,13 +120,22 @@ pub struct SpokenMessage<'a> {
     pub text: &'a str,
 }
 
+/// A line that is written into the standard input of one process: a session may have others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StdinLine {
+    /// The process.
+    pub process: ProcId,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
 /// How a message was handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saying {
     /// The agent or its server has taken it.
     Taken,
-    /// The bytes to write into the standard input of the agent.
-    Line(Vec<u8>),
+    /// A line for the standard input of the agent.
+    Line(StdinLine),
 }
 
 /// Why a message or an interrupt was not handed over.
@@ -120,6 +145,14 @@ pub enum NotSaid {
     Refused(String),
     /// It is not known whether it arrived.
     Unclear(String),
+}
+
+impl NotSaid {
+    /// Refuses a message to a session whose process was not launched to stay, or has ended.
+    #[must_use]
+    pub fn not_kept() -> Self {
+        Self::Refused("its process takes no messages any more".into())
+    }
 }
 
 /// How a live session of one agent is answered and spoken to.

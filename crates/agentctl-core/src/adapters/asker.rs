@@ -156,4 +156,7 @@ pub trait AskHook: Sync {
         runtime: &std::path::Path,
         seconds: u64,
     ) -> String;
+
+    /// Says into which file of the agent a person merges these settings.
+    fn settings_file(&self) -> &'static str;
 }

@@ -9,10 +9,36 @@ use crate::model::{Ask, AskField, AskKind, AskOption, AskPart, ToolCall, shell_l
 
 /// The tool by which the model asks questions. Any other tool may have an argument `questions` too.
 const QUESTION_TOOL: &str = "AskUserQuestion";
-/// Arguments of a command that change neither the command nor its rights.
-const MINOR_ARGUMENTS: [&str; 2] = ["description", "timeout"];
+/// The tool of Claude Code that runs a command. Arguments of any other tool are shown whatever they are called: in a
+/// foreign tool `description` or `timeout` may decide what is done.
+const SHELL_TOOL: &str = "Bash";
+/// Arguments of [`SHELL_TOOL`] that change neither the command nor its rights.
+const MINOR_SHELL_ARGUMENTS: [&str; 2] = ["description", "timeout"];
+/// Arguments of the agent's own tools whose value `false` is what happens without them. For a foreign tool `false`
+/// may mean the opposite: a trial run that is switched off.
+const OFF_BY_DEFAULT: [(&str, &str); 3] = [
+    (SHELL_TOOL, "run_in_background"),
+    (SHELL_TOOL, "dangerouslyDisableSandbox"),
+    ("Edit", "replace_all"),
+];
 /// The arguments of one replacement in a file.
 const REPLACEMENT: [&str; 2] = ["old_string", "new_string"];
+
+/// Returns the kind and the title of the ask that a call makes.
+#[must_use]
+pub fn kind_and_title(call: &ToolCall) -> (AskKind, String) {
+    let fields = questions(call);
+    if !fields.is_empty() {
+        return (AskKind::Question, question_title(&fields));
+    }
+    let kind = if plan(call).is_some() { AskKind::Plan } else { AskKind::Permission };
+    (kind, call.gist())
+}
+
+fn question_title(fields: &[AskField]) -> String {
+    let texts: Vec<&str> = fields.iter().map(|field| field.text.as_str()).collect();
+    texts.join(" / ")
+}
 
 /// Sets the tool call of an ask: its title, its parts, and the fields and kind of a question or plan.
 pub fn describe_call(ask: &mut Ask, call: ToolCall) {
@@ -20,17 +46,15 @@ pub fn describe_call(ask: &mut Ask, call: ToolCall) {
     let plan = plan(&call);
     if !fields.is_empty() {
         ask.kind = AskKind::Question;
-        let texts: Vec<&str> = fields.iter().map(|field| field.text.as_str()).collect();
-        ask.parts = texts.iter().map(|text| AskPart::text(text)).collect();
-        let title = texts.join(" / ");
+        ask.parts = fields.iter().map(|field| AskPart::text(&field.text)).collect();
         ask.set_tool(call);
-        ask.set_title(&title);
+        ask.set_title(&question_title(&fields));
         ask.fields = fields;
         return;
     }
     ask.parts = match &plan {
         Some(plan) => {
-            let others = other_arguments(&call.input, &["plan", "planFilePath"]);
+            let others = other_arguments(&call, &["plan", "planFilePath"]);
             [AskPart::plan(plan)].into_iter().chain(others).collect()
         }
         None => parts(&call),
@@ -45,8 +69,11 @@ pub fn describe_call(ask: &mut Ask, call: ToolCall) {
 #[must_use]
 pub fn parts(call: &ToolCall) -> Vec<AskPart> {
     if let Some((name, command)) = command(&call.input) {
-        let shown = [name, MINOR_ARGUMENTS[0], MINOR_ARGUMENTS[1]];
-        let others = other_arguments(&call.input, &shown);
+        let mut shown = vec![name];
+        if call.name == SHELL_TOOL {
+            shown.extend(MINOR_SHELL_ARGUMENTS);
+        }
+        let others = other_arguments(call, &shown);
         return [AskPart::command(&command)].into_iter().chain(others).collect();
     }
     let edits = call.wanted_edits();
@@ -56,18 +83,20 @@ pub fn parts(call: &ToolCall) -> Vec<AskPart> {
     let diff = |edit: &crate::model::FileEdit| {
         AskPart::diff(edit.path.as_deref().unwrap_or_default(), &edit.unified())
     };
-    let others = other_arguments(&call.input, &edit_arguments(call));
+    let others = other_arguments(call, &edit_arguments(call));
     edits.iter().map(diff).chain(others).collect()
 }
 
-/// Returns the arguments besides the named ones as one part; `None` if there are none.
+/// Returns the arguments besides the named ones as one part; `None` if there are none. Only `false` of a known
+/// argument of the agent's own tool is left out.
 #[must_use]
-pub fn other_arguments(input: &Value, shown: &[&str]) -> Option<AskPart> {
-    let is_set = |value: &Value| !value.is_null() && *value != Value::Bool(false);
+pub fn other_arguments(call: &ToolCall, shown: &[&str]) -> Option<AskPart> {
+    let is_off = |name: &str, value: &Value| {
+        *value == Value::Bool(false) && OFF_BY_DEFAULT.contains(&(call.name.as_str(), name))
+    };
+    let input = call.input.as_object()?.iter();
     let others: Map<String, Value> = input
-        .as_object()?
-        .iter()
-        .filter(|(name, value)| !shown.contains(&name.as_str()) && is_set(value))
+        .filter(|(name, value)| !shown.contains(&name.as_str()) && !is_off(name, value))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     (!others.is_empty()).then(|| AskPart::json(&Value::Object(others)))
@@ -173,13 +202,20 @@ mod tests {
 
     #[test]
     fn every_argument_that_changes_a_call_is_shown() {
-        let shell =
-            call("Bash", json!({"command": "ls", "dangerouslyDisableSandbox": true, "x": null}));
-        let sandbox = json!({"dangerouslyDisableSandbox": true});
+        let shell = json!({"command": "ls", "dangerouslyDisableSandbox": true, "x": null,
+            "run_in_background": false, "timeout": 9});
+        let shell = call("Bash", shell);
+        let sandbox = json!({"dangerouslyDisableSandbox": true, "x": null});
         assert_eq!(parts(&shell), [AskPart::command("ls"), AskPart::json(&sandbox)]);
         let foreign = call("mcp__deploy__run", json!({"command": "status", "host": "production"}));
         let host = json!({"host": "production"});
         assert_eq!(parts(&foreign), [AskPart::command("status"), AskPart::json(&host)]);
+        let others = json!({"dry_run": false, "sandbox": null, "description": "d", "timeout": 1,
+            "run_in_background": false});
+        let mut input = others.clone();
+        input["command"] = "apply".into();
+        let foreign = call("mcp__k8s__run", input);
+        assert_eq!(parts(&foreign), [AskPart::command("apply"), AskPart::json(&others)]);
         let words = call("shell", json!({"command": ["rm", "-r", "a b"]}));
         assert_eq!(parts(&words), [AskPart::command("rm -r 'a b'")]);
         let edit =

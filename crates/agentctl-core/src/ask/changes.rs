@@ -34,9 +34,9 @@ pub struct ChangesDocument {
     pub cwd: Option<String>,
     /// The changed files, in the order of their first change.
     pub files: Vec<FileChanges>,
-    /// The number of shell commands without a record of what they changed.
+    /// The number of shell commands that ended without a record of what they changed.
     pub commands: u64,
-    /// The number of file changes that were called and have no result.
+    /// The number of file changes and shell commands that were called and have no result.
     pub unanswered: u64,
     /// The number of subagents whose own records are included.
     pub subagents: u64,

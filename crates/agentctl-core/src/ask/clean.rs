@@ -49,7 +49,11 @@ pub struct CleanDocument {
     pub worktrees: Vec<CleanedWorktree>,
     /// The rescue refs that are older than 90 days, if the order was for them.
     pub rescued: Vec<RescuedRef>,
-    /// Remains of earlier, interrupted cleans that cannot be deleted.
+    /// Directories that earlier, interrupted cleans did not delete completely, and that are deleted now; with `dry_run`
+    /// they would be.
+    #[serde(default)]
+    pub finished: Vec<PathBuf>,
+    /// Remains of earlier, interrupted cleans that are not deleted.
     pub warnings: Vec<String>,
     /// The sources that could not be asked for sessions.
     pub faults: Vec<Fault>,
@@ -79,6 +83,7 @@ impl Fleet {
             dry_run: request.dry_run,
             worktrees: cleaned.worktrees,
             rescued: cleaned.rescued,
+            finished: cleaned.finished,
             warnings: cleaned.warnings,
             faults: cleaned.faults,
         })

@@ -13,6 +13,7 @@ use crate::marks::{hook as variables, setup};
 use crate::model::{
     Fault, FaultCode, OWN_SOURCE, Outcome, SCHEMA_VERSION, Session, Status, Tokens,
 };
+use crate::text::last_lines;
 use crate::worktrees::facts::Reader;
 use crate::worktrees::{DEFAULT_PREFIX, short_branch, slot_in};
 
@@ -67,7 +68,8 @@ pub struct CompareRow {
     pub status: Option<Status>,
     /// How its session ended.
     pub outcome: Option<Outcome>,
-    /// The time from the start of its session to its end, or to its last activity, in milliseconds.
+    /// The time from the start of its session to its end, or to its last activity, in milliseconds; to now if it is
+    /// live.
     pub duration_ms: Option<u64>,
     /// The tokens, as `status` counts them.
     pub tokens: Option<Tokens>,
@@ -98,6 +100,9 @@ pub struct Verification {
     pub duration_ms: u64,
     /// Why it has no exit code.
     pub error: Option<String>,
+    /// The last lines of its output, at most 10, in one line; null if it succeeded or was not started.
+    #[serde(default)]
+    pub output: Option<String>,
 }
 
 /// Whether a merge would work today, with files that are not committed.
@@ -128,22 +133,30 @@ impl Fleet {
         let document = self.diff(&diffs)?;
         let git = Git::find(&self.host)?;
         let (mut slots, mut faults) = (Vec::new(), document.faults);
-        for diff in document.diffs {
-            let mut row = self.compare_row(&git, request, diff)?;
-            if !request.verify.is_empty() {
-                tell(&row.slot);
-                row.verify = Some(self.verify(request, &row));
-            }
-            slots.push(row);
-        }
-        let started = |error: &String| Fault {
+        let fault = |message: String| Fault {
             adapter: OWN_SOURCE,
             root: None,
             code: FaultCode::Failed,
-            message: error.clone(),
+            message,
         };
-        let failed = slots.iter().filter_map(|row| row.verify.as_ref()?.error.as_ref());
-        faults.extend(failed.map(started));
+        for mut diff in document.diffs {
+            let gaps = std::mem::take(&mut diff.gaps);
+            let submodules = diff.dirty_submodules.clone();
+            let mut row = self.compare_row(&git, request, diff)?;
+            let unread = |gap| fault(format!("{}: not everything could be read: {gap}", row.slot));
+            faults.extend(gaps.into_iter().map(unread));
+            faults.extend(submodules.iter().map(|submodule| {
+                let slot = &row.slot;
+                fault(format!("{slot}: the submodule {submodule} has changes of its own, which are not compared"))
+            }));
+            if !request.verify.is_empty() {
+                tell(&row.slot);
+                row.verify = Some(self.verify(request, &row)?);
+            }
+            slots.push(row);
+        }
+        let failed = slots.iter().filter_map(|row| row.verify.as_ref()?.error.clone());
+        faults.extend(failed.map(fault));
         faults.sort();
         faults.dedup();
         let group = request.group.clone();
@@ -164,19 +177,17 @@ impl Fleet {
             Some(head) => git.count_changed(snapshot.see(git.read(&top)), head, &snapshot.tree)?,
             None => diff.files.len(),
         };
+        let dirty = dirty + diff.dirty_submodules.len();
         let repository = git.repository(&top)?;
         let reader = Reader::new(&self.host, git, &repository, &request.prefix)?;
-        let merges = match &head {
-            Some(head) => merges(git, &reader, (&top, head), &snapshot)?,
-            None => None,
-        };
         let entry = reader.entries.iter().find(|entry| entry.path == top);
         let name = entry.and_then(|entry| reader.name(entry));
+        let merges = match &head {
+            Some(head) => merges(git, &reader, (&top, head, name), &snapshot)?,
+            None => None,
+        };
         let named = session.as_ref().and_then(|s| s.name.clone().or_else(|| s.id.clone()));
         let slot = name.map(|name| slot_in(name, &request.group).unwrap_or(name).to_owned());
-        let started = session.as_ref().and_then(|s| s.started_at);
-        let ended = session.as_ref().and_then(|s| s.ended_at.or(s.last_activity_at));
-        let duration = started.zip(ended).map(|(from, to)| to.millis() - from.millis());
         Ok(CompareRow {
             slot: slot.or(named).unwrap_or_else(|| diff.directory.clone()),
             path: diff.directory,
@@ -185,7 +196,7 @@ impl Fleet {
             adapter: diff.adapter,
             status: session.as_ref().map(|s| s.status),
             outcome: session.as_ref().and_then(|s| s.outcome),
-            duration_ms: duration.and_then(|ms| u64::try_from(ms).ok()),
+            duration_ms: session.as_ref().and_then(|s| s.lifetime_ms(self.host.now())),
             tokens: session.as_ref().and_then(|s| s.tokens),
             cost_usd: session.as_ref().and_then(|s| s.cost_usd),
             commits: diff.commits,
@@ -205,8 +216,8 @@ impl Fleet {
         self.inspect(&found.target).session
     }
 
-    /// Runs the verification in the working tree of a slot.
-    fn verify(&self, request: &CompareRequest, row: &CompareRow) -> Verification {
+    /// Runs the verification in the working tree of a slot. Its processes are ended if the comparison is called off.
+    fn verify(&self, request: &CompareRequest, row: &CompareRow) -> Result<Verification, NoDiff> {
         let cwd = Path::new(&row.path);
         let call = hooks::Call {
             argv: &request.verify,
@@ -220,8 +231,13 @@ impl Fleet {
             limit: VERIFY_TIMEOUT,
         };
         let start = Instant::now();
-        let end = call.run(&self.host);
+        let mut order = self.cancellation.open();
+        let end = call.run_in_order(&self.host, &self.cancellation);
+        if !order.close() {
+            return Err(NoDiff::CalledOff);
+        }
         let duration_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let said = end.as_ref().ok().map(|end| last_lines(&end.said));
         let (exit, error) = match end.map(|end| end.exit) {
             Ok(Some(exit)) => match (exit.code, exit.signal) {
                 (Some(code), _) => (Some(code), None),
@@ -236,7 +252,8 @@ impl Fleet {
             }
             Err(why) => (None, Some(format!("the verification was not started: {why}"))),
         };
-        Verification { exit, duration_ms, error }
+        let output = said.filter(|_| exit != Some(0));
+        Ok(Verification { exit, duration_ms, error, output })
     }
 }
 
@@ -244,18 +261,20 @@ impl Fleet {
 fn merges(
     git: &Git,
     reader: &Reader<'_>,
-    (top, head): (&Path, &str),
+    (top, head, name): (&Path, &str, Option<&str>),
     snapshot: &crate::git::TreeSnapshot,
 ) -> Result<Option<Merges>, GitError> {
     let branch = git.head(top)?.branch;
-    let base = reader.base_branch(branch.as_deref())?;
+    let origin = reader.origin(name, branch.as_deref());
+    let base = reader.base_branch(origin.as_deref())?;
     let Some(into) = base.filter(|base| Some(base) != branch.as_ref()) else { return Ok(None) };
     let Some(tip) = git.commit(top, &into)? else { return Ok(None) };
     let commit = snapshot.see(git.read(top)).setting("user.name=agentctl");
     let commit = commit.setting("user.email=agentctl@localhost");
     let args = ["commit-tree", &snapshot.tree, "-p", head, "-m", "compare"];
     let commit = commit.args(args).text()?;
-    let call = snapshot.see(git.read(top)).without_merge_drivers()?;
+    let place = reader.merge_place(&tip)?;
+    let call = place.enter(snapshot.see(git.read(top)))?;
     let conflicts = match git.merge_trees(call, &tip, &commit)? {
         MergeResult::Clean(_) => Vec::new(),
         MergeResult::Conflicts(files) => files,

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::worktrees::session_in;
+use super::worktrees::{own_fault, session_in};
 use super::{Fleet, NotOne, TextOrBytes};
 use crate::fleet::Query;
-use crate::git::{Comparison, DiffFile, Git, GitError, Head};
+use crate::git::{Comparison, DiffFile, Git, GitError, Head, TreeChange};
+use crate::host::Host;
 use crate::locks::real_path;
 use crate::model::{Fault, SCHEMA_VERSION, Session, Target, Time};
 use crate::runs::Runs;
 use crate::worktrees::{
-    BASE_REFS, CalledWorktree, DEFAULT_PREFIX, RESCUE_REFS, name_of, ref_part, short_branch,
-    worktrees_here,
+    BASE_REFS, CalledWorktree, DEFAULT_PREFIX, RESCUE_REFS, called::worktree_folders, left_aside,
+    name_at, name_of, ref_part, short_branch, worktrees_here,
 };
 
 /// A request for the work of a session or a group.
@@ -101,6 +102,55 @@ pub enum DiffBase {
     Head,
 }
 
+/// A directory that does not exist any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoneDirectory {
+    /// The directory.
+    pub path: PathBuf,
+    /// The rescue refs of worktrees of this name in the repository of the current directory.
+    pub rescued: Vec<String>,
+    /// The branch of the worktree that git still lists there, without `refs/heads/`.
+    pub branch: Option<String>,
+    /// The directory was below a folder that has the worktrees of that repository, so the refs are of this one.
+    pub is_of_repository: bool,
+}
+
+impl GoneDirectory {
+    /// Finds out what is left of a directory.
+    pub(super) fn look(git: &Git, host: &Host, path: PathBuf) -> Self {
+        let repository = git.repository(&host.cwd);
+        let folders = repository.and_then(|repository| worktree_folders(git, &repository));
+        let folders = folders.unwrap_or_default();
+        let gone = || path.ancestors().take_while(|part| !part.exists());
+        let in_folder = |part: &&Path| part.parent().is_some_and(|parent| folders.contains(parent));
+        let top = gone().find(in_folder);
+        let is_of_repository = top.is_some();
+        let parts: Vec<&Path> = top.map_or_else(|| gone().collect(), |top| vec![top]);
+        let name = |part: &&Path| Some(ref_part(&part.file_name()?.to_string_lossy()));
+        let names: Vec<String> = parts.iter().filter_map(name).collect();
+        let is_of_it = |rescued: &String| names.iter().any(|name| rescued_name(rescued) == *name);
+        let rescued = rescue_refs(git, &host.cwd).into_iter().filter(is_of_it).collect();
+        let entries = git.worktrees(&host.cwd).unwrap_or_default();
+        let mut missing = entries.iter().filter(|entry| entry.path.symlink_metadata().is_err());
+        let entry = missing.find(|entry| path.starts_with(&entry.path));
+        let branch = entry.and_then(|entry| entry.branch());
+        let branch = branch.map(|name| short_branch(name).to_owned());
+        Self { path, rescued, branch, is_of_repository }
+    }
+}
+
+/// Returns the name of a worktree in its rescue ref `TIME-NAME`.
+fn rescued_name(name: &str) -> &str {
+    let name = name.strip_prefix(RESCUE_REFS).and_then(|rest| rest.split_once('-'));
+    name.map_or("", |(_, name)| name)
+}
+
+fn rescue_refs(git: &Git, directory: &Path) -> Vec<String> {
+    let args = ["for-each-ref", "--format=%(refname)", RESCUE_REFS];
+    let listed = git.read(directory).args(args).text().unwrap_or_default();
+    listed.lines().map(str::to_owned).collect()
+}
+
 /// Why there is no comparison.
 #[derive(Debug)]
 pub enum NoDiff {
@@ -109,7 +159,7 @@ pub enum NoDiff {
     /// The directory of the session is unknown.
     UnknownDirectory,
     /// The directory of the session does not exist any more.
-    DirectoryGone(PathBuf),
+    DirectoryGone(GoneDirectory),
     /// The text names a group, and no directory of its sessions exists any more.
     WorktreesGone {
         /// The rescue refs of its worktrees in the repository of the current directory.
@@ -117,6 +167,8 @@ pub enum NoDiff {
     },
     /// The base names no commit.
     NoSuchBase(String),
+    /// The comparison was called off while a verification ran.
+    CalledOff,
     /// git gave no answer.
     Git(GitError),
 }
@@ -129,14 +181,9 @@ impl From<GitError> for NoDiff {
 
 /// Returns the rescue refs of the worktrees of a group.
 fn rescued(git: &Git, directory: &Path, group: &str) -> Vec<String> {
-    let args = ["for-each-ref", "--format=%(refname)", RESCUE_REFS];
-    let listed = git.read(directory).args(args).text().unwrap_or_default();
     let start = format!("{}-", ref_part(group));
-    let is_of_group = |name: &&str| {
-        let rest = name.strip_prefix(RESCUE_REFS).and_then(|rest| rest.split_once('-'));
-        rest.is_some_and(|(_, name)| name.starts_with(&start))
-    };
-    listed.lines().filter(is_of_group).map(str::to_owned).collect()
+    let is_of_group = |name: &String| rescued_name(name).starts_with(&start);
+    rescue_refs(git, directory).into_iter().filter(is_of_group).collect()
 }
 
 /// A working tree with the session in it.
@@ -148,7 +195,8 @@ struct Work {
 impl Fleet {
     /// Compares the working tree of a session, or of each session of a group, with its base.
     pub fn diff(&self, request: &DiffRequest) -> Result<DiffDocument, NoDiff> {
-        let git = Git::find(&self.host)?;
+        let _order = self.cancellation.open();
+        let git = Git::find(&self.host)?.cancelled_by(&self.cancellation);
         let mut faults = Vec::new();
         let works = self.works(&git, request, &mut faults)?;
         let mut diffs = Vec::new();
@@ -170,7 +218,7 @@ impl Fleet {
         let not_one = match self.target(&request.of) {
             Ok(found) => {
                 faults.extend(found.faults);
-                return Ok(vec![self.work_of(&found.target, faults)?]);
+                return Ok(vec![self.work_of(git, &found.target, faults)?]);
             }
             Err(not_one) => not_one,
         };
@@ -191,26 +239,37 @@ impl Fleet {
                 works.push(work);
             }
         }
-        works.retain(|work| work.directory.is_dir());
+        let is_there = |work: &Work| work.directory.is_dir();
+        let (mut works, missing): (Vec<Work>, Vec<Work>) = works.into_iter().partition(is_there);
         works.sort_by(|one, other| one.directory.cmp(&other.directory));
         if works.is_empty() && has_sessions {
             let rescued = rescued(git, &self.host.cwd, &request.of);
             return Err(NoDiff::WorktreesGone { rescued });
         }
         if works.is_empty() {
-            return Err(NoDiff::NotOne(not_one));
+            let look = |path| GoneDirectory::look(git, &self.host, path);
+            let gone = |work: Work| NoDiff::DirectoryGone(look(work.directory));
+            let gone = missing.into_iter().next().map(gone);
+            return Err(gone.unwrap_or(NoDiff::NotOne(not_one)));
+        }
+        for work in &missing {
+            let Some(aside) = left_aside(&work.directory) else { continue };
+            let (path, aside) = (work.directory.display(), aside.display());
+            let why = format!("a clean removes it, or was killed: it is in {aside}");
+            faults.push(own_fault(format!("{path} is not compared: {why}")));
         }
         faults.extend(listing.faults);
         Ok(works)
     }
 
-    fn work_of(&self, target: &Target, faults: &mut Vec<Fault>) -> Result<Work, NoDiff> {
+    fn work_of(&self, git: &Git, target: &Target, faults: &mut Vec<Fault>) -> Result<Work, NoDiff> {
         let inspected = self.inspect(target);
         faults.extend(inspected.faults);
         let session = inspected.session.ok_or(NoDiff::UnknownDirectory)?;
         let directory = PathBuf::from(session.cwd.clone().ok_or(NoDiff::UnknownDirectory)?);
         if !directory.is_dir() {
-            return Err(NoDiff::DirectoryGone(directory));
+            let gone = GoneDirectory::look(git, &self.host, directory);
+            return Err(NoDiff::DirectoryGone(gone));
         }
         Ok(Work { directory, session: Some(session) })
     }
@@ -255,6 +314,24 @@ impl Fleet {
         let head = git.head(&top)?;
         let (base, base_from) = self.base(git, request, (&top, &head), work.session.as_ref())?;
         let snapshot = git.snapshot(&top)?;
+        let mut gaps = snapshot.gaps.clone();
+        let trees = (base.as_str(), snapshot.tree.as_str());
+        for path in git.embedded_repositories(snapshot.see(git.read(&top)), &top, trees)? {
+            let path = path.display();
+            gaps.push(format!(
+                "{path} is a repository of its own: the files in it are not part of this"
+            ));
+        }
+        if !git.gitlinks(&top)?.is_empty() {
+            let changes = git.tree_changes(snapshot.see(git.read(&top)), trees.0, trees.1)?;
+            let moved = |change: &&TreeChange| change.is_repository() && change.was_repository();
+            gaps.extend(changes.iter().filter(moved).map(|change| {
+                let path = change.path.display();
+                format!(
+                    "the submodule {path} is at another commit: its changes are not part of this"
+                )
+            }));
+        }
         let Comparison { files, patch } = git.compare(&top, &base, &snapshot, request.patch)?;
         let commits = match &head.commit {
             Some(_) => git.count_commits(&top, &base, "HEAD")?,
@@ -274,7 +351,7 @@ impl Fleet {
             files,
             shared_with,
             dirty_submodules: git.dirty_submodules(&top)?,
-            gaps: snapshot.gaps.clone(),
+            gaps,
             patch: patch.map(TextOrBytes::from),
         })
     }
@@ -292,10 +369,14 @@ impl Fleet {
             let commit = commit.ok_or_else(|| NoDiff::NoSuchBase(revision.clone()))?;
             return Ok((commit, DiffBase::Given));
         }
+        let base_of = |name: &str| git.commit(top, &format!("{BASE_REFS}{name}"));
         let name = head.branch.as_deref().and_then(|branch| name_of(branch, &request.prefix));
-        if let Some(name) = name
-            && let Some(base) = git.commit(top, &format!("{BASE_REFS}{name}"))?
-        {
+        let mut base = name.map(base_of).transpose()?.flatten();
+        if base.is_none() {
+            let name = name_at(&self.host, git, top, &request.prefix)?;
+            base = name.as_deref().map(base_of).transpose()?.flatten();
+        }
+        if let Some(base) = base {
             return Ok((base, DiffBase::WorktreeRef));
         }
         let run = session.and_then(|session| session.run.as_ref());

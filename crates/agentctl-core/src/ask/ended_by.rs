@@ -10,8 +10,11 @@ pub(super) fn add_ended_by(host: &Host, session: &mut Session) {
         return;
     }
     let run = session.run.as_deref().map(|run| Runs::of(host).run(run));
-    // Without the exit of its run, the session was continued after that run, or the shim has not written it yet.
-    let run = run.filter(|run| session.exit.is_some() || run.ended().is_none());
+    // The session may have been continued after that run, by hand too.
+    let run = run.filter(|run| match run.ended() {
+        Some(ended) => session.last_activity_at.is_none_or(|last| last <= ended.at),
+        None => run.is_attended(host),
+    });
     let order = run.and_then(|run| run.end_order());
     session.ended_by = Some(match order {
         Some(order) => {

@@ -178,6 +178,19 @@ impl Fleet {
 
     /// Sets a fuse. An older one with the same target and label is replaced.
     pub fn set_fuse(&self, request: &FuseRequest) -> Result<FuseDocument, FuseOrderError> {
+        let target = self.fuse_target(request)?;
+        let document = self.set_fuse_on(request, target.bound, None)?;
+        let (directory_is_missing, faults) = (target.directory_is_missing, target.faults);
+        Ok(FuseDocument { directory_is_missing, faults, ..document })
+    }
+
+    /// Sets a fuse on this target, whatever the request names, for as long as this run serves it.
+    pub(super) fn set_fuse_on(
+        &self,
+        request: &FuseRequest,
+        bound: Bound,
+        run: Option<String>,
+    ) -> Result<FuseDocument, FuseOrderError> {
         let label = short_text(RequestField::Label, request.label.as_deref(), MAX_LABEL_CHARS)?;
         let mut when = self.checked(request.when)?;
         if when.is_empty() {
@@ -188,11 +201,10 @@ impl Fleet {
         if on_expire.is_empty() {
             on_expire.push(Action::Event);
         }
-        let bound = self.fuse_target(request)?;
-        let directory_is_missing = bound.directory_is_missing;
-        let order = FuseOrder { bound: bound.bound, label, when, on_expire };
+        let order = FuseOrder { bound, run, label, when, on_expire };
         let (fuse, replaced) = fuses::set(&self.host, order)?;
-        let (schema_version, faults) = (SCHEMA_VERSION, bound.faults);
+        let schema_version = SCHEMA_VERSION;
+        let (directory_is_missing, faults) = (false, Vec::new());
         Ok(FuseDocument { schema_version, fuse, replaced, directory_is_missing, faults })
     }
 

@@ -6,9 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, NotOne, UnresolvedText};
+use crate::adapters::asker::AskHook;
 use crate::fleet::{self, Query, WaitingSession};
 use crate::inbox::{self, AnswerError, Answerer};
-use crate::model::{Ask, Evidence, Fault, MIN_ASK_PREFIX, Reply, SCHEMA_VERSION, Session};
+use crate::model::{
+    Ask, Evidence, Fault, MIN_ASK_PREFIX, ReasonKind, Reply, SCHEMA_VERSION, Session,
+};
 
 /// Time that the hook in the user's own settings waits for an answer.
 const OWN_HOOK_TIMEOUT: Duration = Duration::from_hours(24);
@@ -38,6 +41,9 @@ pub struct WaitingSessions {
 pub struct AskHookDocument {
     /// The hooks, by the name of their event.
     pub hooks: serde_json::Value,
+    /// The file of the agent into which they are merged. No part of the JSON, which is merged as it stands.
+    #[serde(skip)]
+    pub file: Option<&'static str>,
 }
 
 /// The question for asks.
@@ -115,6 +121,19 @@ impl Fleet {
         Ok(WaitingSessions { rows, faults })
     }
 
+    /// Says whether an ask that was open is known to be settled: every source answered, it is not among these asks,
+    /// and its session is not paused, which would hide it.
+    #[must_use]
+    pub fn is_settled(&self, ask: &Ask, now: &WaitingSessions) -> bool {
+        let mut open = now.rows.iter().flat_map(|row| &row.asks);
+        if !now.faults.is_empty() || open.any(|open| open.id == ask.id) {
+            return false;
+        }
+        let seen = self.inspect(&ask.target());
+        let Some(session) = seen.session else { return seen.faults.is_empty() };
+        session.reason.is_none_or(|reason| reason.kind != ReasonKind::Paused)
+    }
+
     /// Returns the ids of the asks that a text names: by their id, or by their session.
     fn named_asks(
         &self,
@@ -147,13 +166,13 @@ impl Fleet {
     /// has a hook for asks; without hooks where no agent has one.
     #[must_use]
     pub fn ask_hook_settings(&self) -> AskHookDocument {
-        let mut hooks = self.adapters.iter().filter_map(|adapter| adapter.answering()?.ask_hook());
         let (program, runtime) = (&self.host.program, self.host.runtime());
-        let settings = hooks
-            .next()
+        let hook = self.adapters.iter().find_map(|adapter| adapter.answering()?.ask_hook());
+        let settings = hook
             .map(|hook| hook.settings(program, &runtime, OWN_HOOK_TIMEOUT.as_secs()))
             .and_then(|settings| serde_json::from_str(&settings).ok());
-        settings.unwrap_or_default()
+        let settings: AskHookDocument = settings.unwrap_or_default();
+        AskHookDocument { file: hook.map(AskHook::settings_file), ..settings }
     }
 
     /// Examines the process that answers: it may not run below an agent.
@@ -171,8 +190,8 @@ impl Fleet {
         let settled = inbox::answer(self, &request.ask, &request.reply, answerer)?;
         Ok(AnswerDocument {
             schema_version: SCHEMA_VERSION,
+            reply: request.reply.without_secrets(&settled.ask),
             ask: settled.ask,
-            reply: request.reply.clone(),
             moved: settled.moved,
             words_lost: settled.words_lost,
             session: settled.session,

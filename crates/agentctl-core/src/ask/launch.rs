@@ -1,5 +1,6 @@
 //! The orders `launch` and `resume`: start a session, find the session that began, and run its hook.
 
+mod as_before;
 mod request;
 mod sentence;
 mod worktree;
@@ -14,6 +15,7 @@ pub use self::request::{
     LaunchDefaults, LaunchHooks, LaunchOptions, LaunchRequest, LaunchSubject, TextOrBytes,
 };
 pub use self::worktree::WorktreeRequest;
+use super::FuseOrderError;
 use super::names::{LaunchWords, WordRefusal};
 use super::resume::{Continuation, NotContinued};
 use super::{Fleet, WaitTarget};
@@ -22,13 +24,14 @@ use crate::adapters::control::{Begin, Order, Permissions, Refusal};
 use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
 use crate::host::Host;
+use crate::kernel::{Cancellation, OpenOrder};
 use crate::launch::context::ContextError;
 use crate::launch::slots::SlotsError;
 use crate::launch::{LaunchError, LaunchOrder, StartedLaunch, check_brakes, launch};
 use crate::locks::Holder;
 use crate::model::{Fault, InternedName, SCHEMA_VERSION, Session, Target, word};
 use crate::resolve::resolve;
-use crate::runs::{HookMoment, Runs};
+use crate::runs::{Attendance, HookMoment, Runs};
 use crate::transcript::Transcript;
 use crate::worktrees::{Made, MakeError, MakeNews};
 
@@ -72,6 +75,17 @@ pub enum LaunchNews<'a> {
     },
     /// The agent runs on a server, so the hooks of the defaults are not run.
     HooksNotRun,
+    /// The session goes on with this of its last run, which the request does not mention.
+    AsBefore(&'a Attendance),
+    /// A fuse that ends the session when it was idle for some time was set, or could not be. It needs a daemon.
+    IdleFuse {
+        /// The agent's own session id.
+        id: &'a str,
+        /// The time.
+        idle_ms: u64,
+        /// Why it is not set.
+        set: Result<(), &'a FuseOrderError>,
+    },
     /// A source could not be asked.
     Fault(&'a Fault),
     /// An agent that works in the directory did not prevent the launch: it was ordered from there.
@@ -102,6 +116,11 @@ pub enum LaunchNews<'a> {
         made: &'a Made,
         /// The reason.
         why: &'a str,
+    },
+    /// The launch failed, and its worktree is removed.
+    WorktreeRemoved {
+        /// The worktree.
+        made: &'a Made,
     },
 }
 
@@ -134,6 +153,8 @@ pub enum NotStarted {
     AskLimit(&'static str),
     /// The agent cannot ask a human, or cannot stay after its turn, as the order wants.
     CannotAskOrStay(Refusal),
+    /// The name of the model begins with a dash: the agent would read it as an option.
+    ModelIsOption(String),
     /// The program of a hook is not there.
     Hook {
         /// When the hook would be run.
@@ -170,6 +191,10 @@ struct Work {
     base: Option<String>,
     /// The prompt with its context.
     prompt: Vec<u8>,
+    /// The options of the request, with those of the last run.
+    options: LaunchOptions,
+    /// Calls the launch off, if it has a worktree.
+    cancellation: Option<Cancellation>,
 }
 
 /// A session that began or goes on.
@@ -216,6 +241,17 @@ pub(super) fn check_answering(
     }
 }
 
+/// Checks that the model is no option of the agent, which would widen what it may do.
+pub(super) fn check_model(
+    model: Option<&String>,
+    defaults: &LaunchDefaults,
+) -> Result<(), NotStarted> {
+    match model.or(defaults.model.as_ref()) {
+        Some(model) if model.starts_with('-') => Err(NotStarted::ModelIsOption(model.clone())),
+        _ => Ok(()),
+    }
+}
+
 /// Checks that an agent that is to ask has something to ask for.
 fn check_permissions_to_ask(permissions: Permissions) -> Result<(), NotStarted> {
     if permissions != Permissions::Bypass {
@@ -254,7 +290,7 @@ impl Fleet {
     pub(super) fn launch_in(
         &self,
         request: &LaunchRequest,
-        made: Option<Made>,
+        made: Option<(Made, OpenOrder)>,
         defaults: &LaunchDefaults,
         tell: &mut dyn FnMut(LaunchNews<'_>),
     ) -> Result<LaunchDocument, NotStarted> {
@@ -291,15 +327,33 @@ impl Fleet {
         let context = request.context.read(&self.host, &beginning.cwd);
         let context = context.map_err(NotStarted::Context)?;
         let prompt = context.before(&request.prompt.clone().into_bytes());
-        let made = match made {
-            Some(made) => {
+        // Open from before the worktree is made until the agent has told its id: a signal in between calls it off.
+        let (made, mut open) = match made {
+            Some((made, open)) => {
                 beginning.cwd.clone_from(&made.cwd);
-                Some(made)
+                (Some(made), Some(open))
             }
-            None => self.make_worktree(&mut beginning, request, defaults, tell)?,
+            None => {
+                let open = request.worktree.is_some().then(|| self.cancellation.open());
+                (self.make_worktree(&mut beginning, request, defaults, tell)?, open)
+            }
         };
+        if let Some(made) = &made {
+            tell(LaunchNews::Made(made));
+        }
         let base = made.as_ref().map(|made| made.base.clone());
-        let started = self.start(beginning, Work { base, prompt }, request, defaults);
+        let (options, again) = self.options_as_before(&beginning, request, defaults);
+        if again != Attendance::default() {
+            tell(LaunchNews::AsBefore(&again));
+        }
+        let keep_idle_ms = options.keep_idle_ms;
+        if keep_idle_ms.is_some() {
+            // An agent that nothing ends must not be left behind between its start and its fuse.
+            open = open.or_else(|| Some(self.cancellation.open()));
+        }
+        let cancellation = open.as_ref().map(|_| self.cancellation.clone());
+        let work = Work { base, prompt, options, cancellation };
+        let started = self.start(beginning, work, request, defaults);
         let mut started = started.inspect_err(|_| {
             if let Some(made) = &made {
                 self.undo_worktree(made, tell);
@@ -307,7 +361,6 @@ impl Fleet {
         })?;
         if let Some(made) = &made {
             worktree::keep_setup_output(&started, made);
-            tell(LaunchNews::Made(made));
         }
         for fault in &started.launched.faults {
             tell(LaunchNews::Fault(fault));
@@ -318,12 +371,20 @@ impl Fleet {
         if let Some(transcript) = started.transcript.take() {
             tell(LaunchNews::Conversation(Box::new(transcript)));
         }
+        let is_sought = request.look || started.on_create.is_some() || keep_idle_ms.is_some();
+        let target = is_sought.then(|| self.find_started(&started)).flatten();
+        if let Some(idle_ms) = keep_idle_ms {
+            let set = self.end_when_idle(&started, target.as_ref(), idle_ms);
+            let id = &started.launched.session;
+            tell(LaunchNews::IdleFuse { id, idle_ms, set: set.as_ref().copied() });
+        }
         tell(LaunchNews::Started { id: &started.launched.session });
+        // A signal before this point waits until the session has its fuse and its id is told.
+        drop(open);
         let mut document = LaunchDocument::of(&started, faults);
+        document.root = target.as_ref().map(|target| target.root.clone());
         if request.look || started.on_create.is_some() {
-            let target = self.find_started(&started);
             document.session = target.as_ref().and_then(|target| self.inspect(target).session);
-            document.root = target.map(|target| target.root);
             let session = document.session.as_ref();
             tell(LaunchNews::Looked { id: &document.id, session });
             document.hook_failure = self.run_on_create(&started, session);
@@ -352,7 +413,7 @@ impl Fleet {
         }
         let here = &self.host.cwd;
         let cwd = cwd.map_or_else(|| here.clone(), |directory| here.join(directory));
-        Ok(Continuation { adapter, begin: Begin::New, cwd, from: None })
+        Ok(Continuation { adapter, begin: Begin::New, cwd, from: None, last_run: None })
     }
 
     /// Returns the agent that was named, else the configured one, else the first that is installed.
@@ -381,19 +442,19 @@ impl Fleet {
     /// Starts or continues a session, and returns once the agent has told the session's real id.
     fn start(
         &self,
-        Continuation { adapter, begin, cwd, from }: Continuation,
-        Work { base, prompt }: Work,
+        Continuation { adapter, begin, cwd, from, .. }: Continuation,
+        Work { base, prompt, options, cancellation }: Work,
         request: &LaunchRequest,
         defaults: &LaunchDefaults,
     ) -> Result<StartedSession, NotStarted> {
         let (host, remote) = (&self.host, is_remote(adapter));
-        let options = request.options.clone();
         let words = LaunchWords { name: request.name.clone(), group: options.group.clone() };
         let _reserved = self.check_words(&words).map_err(NotStarted::Words)?;
         if remote && !options.hooks.is_empty() {
             return Err(NotStarted::HookOnServer(adapter.name()));
         }
         check_answering(adapter, &options, defaults)?;
+        check_model(options.model.as_ref(), defaults)?;
         let hooks = options.hooks.clone();
         let hooks = if remote { hooks } else { hooks.or(&defaults.hooks) };
         check_hooks(host, &hooks)?;
@@ -415,8 +476,14 @@ impl Fleet {
             on_complete: hooks.on_complete.map(|hook| absolute(host, hook)),
             callback: options.callback,
             base,
+            attendance: Attendance {
+                ask_ms: options.ask_ms,
+                keep: options.keep,
+                keep_idle_ms: options.keep_idle_ms,
+            },
             force: options.force,
             from,
+            cancellation,
         };
         let transcript = self.transcript_to_go_on(&order);
         // A folder of runs that cannot be tidied is no reason not to launch.

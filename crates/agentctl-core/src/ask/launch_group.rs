@@ -17,7 +17,8 @@ pub use self::plan::{LaunchPlan, PlanPlace, PlannedSlot};
 use self::ready::{ReadyGroup, ReadySlot};
 pub use self::request::GroupLaunchRequest;
 use super::launch::{LaunchDefaults, LaunchDocument, LaunchNews, NotStarted};
-use super::{Fleet, WaitTarget};
+use super::{Fleet, FuseOrderError, WaitTarget};
+use crate::kernel::OpenOrder;
 use crate::launch::slots::SlotsError;
 use crate::model::{Fault, InternedName, SCHEMA_VERSION, word};
 use crate::worktrees::make;
@@ -92,6 +93,18 @@ pub enum GroupLaunchNews<'a> {
         /// Why its worktree is kept; `None` if it was removed.
         kept: Option<String>,
     },
+    /// A fuse that ends the session of a slot when it was idle for some time was set, or could not be. It needs a
+    /// daemon.
+    IdleFuse {
+        /// The number of the slot.
+        slot: usize,
+        /// The agent's own session id.
+        id: &'a str,
+        /// The time.
+        idle_ms: u64,
+        /// Why it is not set.
+        set: Result<(), &'a FuseOrderError>,
+    },
     /// A source could not be asked.
     Fault(&'a Fault),
     /// The on-create hook of a slot failed.
@@ -107,6 +120,7 @@ pub enum GroupLaunchNews<'a> {
 enum FromSlot {
     Started { slot: usize, id: String },
     HookFailed { slot: usize, why: String },
+    IdleFuse { slot: usize, id: String, idle_ms: u64, set: Result<(), FuseOrderError> },
     Fault(Fault),
     Ended { slot: usize, result: Result<Box<LaunchDocument>, (NotStarted, Option<String>)> },
 }
@@ -122,6 +136,8 @@ impl Fleet {
         let ready = self.ready_group(request, &PlanPlace::Worktrees, defaults)?;
         let order = make_order(self, &ready, request, defaults);
         let wanted: Vec<Wanted> = ready.wanted();
+        // One for each slot, until its agent has told its id: a signal calls off the slots that are not so far.
+        let open: Vec<OpenOrder> = wanted.iter().map(|_| self.cancellation.open()).collect();
         let made = make::all(&self.host, &order, &wanted, &mut |news| {
             tell(GroupLaunchNews::Worktree(news));
         });
@@ -136,11 +152,11 @@ impl Fleet {
         };
         let (sender, reports) = channel();
         std::thread::scope(|scope| {
-            for (slot, made) in ready.slots.iter().zip(&made) {
+            for ((slot, made), open) in ready.slots.iter().zip(&made).zip(open) {
                 let (sender, request) =
                     (sender.clone(), slot.launch_request(request, &ready, made));
                 scope.spawn(move || {
-                    let result = self.launch_slot(slot, &request, (defaults, made), &sender);
+                    let result = self.launch_slot(slot, &request, (defaults, made, open), &sender);
                     let _unheard = sender.send(FromSlot::Ended { slot: slot.number, result });
                 });
             }
@@ -159,16 +175,20 @@ impl Fleet {
         &self,
         slot: &ReadySlot,
         request: &super::LaunchRequest,
-        (defaults, made): (&LaunchDefaults, &Made),
+        (defaults, made, open): (&LaunchDefaults, &Made, OpenOrder),
         sender: &Sender<FromSlot>,
     ) -> Result<Box<LaunchDocument>, (NotStarted, Option<String>)> {
         let number = slot.number;
         let mut kept = None;
-        let launched = self.launch_in(request, Some(made.clone()), defaults, &mut |news| {
+        let launched = self.launch_in(request, Some((made.clone(), open)), defaults, &mut |news| {
             let report = match news {
                 LaunchNews::Started { id } => FromSlot::Started { slot: number, id: id.to_owned() },
                 LaunchNews::HookFailed(why) => {
                     FromSlot::HookFailed { slot: number, why: why.to_owned() }
+                }
+                LaunchNews::IdleFuse { id, idle_ms, set } => {
+                    let (id, set) = (id.to_owned(), set.map_err(Clone::clone));
+                    FromSlot::IdleFuse { slot: number, id, idle_ms, set }
                 }
                 LaunchNews::Fault(fault) => FromSlot::Fault(fault.clone()),
                 LaunchNews::WorktreeKept { why, .. } => {
@@ -221,6 +241,10 @@ impl GroupLaunchDocument {
             }
             FromSlot::HookFailed { slot, why } => {
                 tell(GroupLaunchNews::HookFailed { slot, why: &why });
+            }
+            FromSlot::IdleFuse { slot, id, idle_ms, set } => {
+                let set = set.as_ref().copied();
+                tell(GroupLaunchNews::IdleFuse { slot, id: &id, idle_ms, set });
             }
             FromSlot::Fault(fault) => {
                 tell(GroupLaunchNews::Fault(&fault));

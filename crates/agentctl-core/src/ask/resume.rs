@@ -18,6 +18,8 @@ pub(super) struct Continuation {
     pub(super) cwd: PathBuf,
     /// The session that goes on or is copied.
     pub(super) from: Option<Target>,
+    /// The last run of the session that goes on under its id.
+    pub(super) last_run: Option<String>,
 }
 
 /// Why a session cannot go on.
@@ -77,7 +79,8 @@ impl Fleet {
             (None, Some(directory)) => PathBuf::from(directory),
             (None, None) => return Err(NotContinued::UnknownDirectory { id }),
         };
+        let last_run = session.run.filter(|_| !fork);
         let begin = if fork { Begin::Fork(id) } else { Begin::Resume(id) };
-        Ok(Continuation { adapter, begin, cwd, from: Some(target) })
+        Ok(Continuation { adapter, begin, cwd, from: Some(target), last_run })
     }
 }

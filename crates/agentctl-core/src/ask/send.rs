@@ -8,7 +8,8 @@ use super::{Fleet, NotOne, WaitTarget};
 use crate::adapters::Root;
 use crate::adapters::answering::NotSaid;
 use crate::fleet;
-use crate::model::{Fault, SCHEMA_VERSION, Session, Status, Target};
+use crate::inbox::Answerer;
+use crate::model::{Fault, ReasonKind, SCHEMA_VERSION, Session, Status, Target};
 use crate::send::{self, SendError, Sent};
 use crate::transcript::Transcript;
 use crate::wait::{Quorum, Until, WaitOptions, wait};
@@ -111,8 +112,19 @@ pub enum TurnNotEnded {
     NotOne(NotOne),
     /// No turn is running.
     NoTurn(Box<Session>),
+    /// It is not known whether a turn is running.
+    Unknown(Box<Session>, Vec<Fault>),
+    /// The session waits for a human, so the end of its turn would answer its ask, and the caller may not answer.
+    FromAgent(Box<Session>, Box<Answerer>),
     /// The agent refused, or cannot end a turn without its process.
-    Refused(Box<Session>, String),
+    Refused {
+        /// The session.
+        session: Box<Session>,
+        /// The reason.
+        why: String,
+        /// A suggestion that would solve the problem.
+        hint: Option<String>,
+    },
     /// It is not known whether the turn was ended.
     Unclear(Box<Session>, String),
 }
@@ -173,7 +185,8 @@ impl Fleet {
         self.end_turn_of(&found.target, found.faults)
     }
 
-    /// Ends the turn of this live session; its process stays. The faults are those of the way to it.
+    /// Ends the turn of this live session; its process stays. The end of a turn that waits settles its ask: it is
+    /// refused where this process may not answer. The faults are those of the way to it.
     pub fn end_turn_of(
         &self,
         target: &Target,
@@ -184,13 +197,29 @@ impl Fleet {
         let Some(session) = inspected.session else {
             return Err(TurnNotEnded::NotOne(NotOne::Unreadable(faults)));
         };
-        if !matches!(session.status, Status::Running | Status::Waiting) {
-            return Err(TurnNotEnded::NoTurn(Box::new(session)));
+        let refused = |session: Session, why: &str, hint: Option<String>| {
+            let (session, why) = (Box::new(session), why.to_owned());
+            Err(TurnNotEnded::Refused { session, why, hint })
+        };
+        // The status of a paused session hides that it waits.
+        let is_paused = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Paused);
+        match session.status {
+            Status::Running if !is_paused => {}
+            Status::Running | Status::Waiting => {
+                let answerer = self.answerer(std::process::id());
+                if answerer.may_not_answer(self, &session) {
+                    return Err(TurnNotEnded::FromAgent(Box::new(session), Box::new(answerer)));
+                }
+            }
+            Status::Unknown => return Err(TurnNotEnded::Unknown(Box::new(session), faults)),
+            _ => return Err(TurnNotEnded::NoTurn(Box::new(session))),
+        }
+        if let Some((why, hint)) = send::paused(self, &session) {
+            return refused(session, why, Some(hint));
         }
         let adapter = self.adapter(session.adapter);
         let Some((adapter, answering)) = adapter.and_then(|a| Some((a, a.answering()?))) else {
-            let why = "its turn cannot be ended without its process".to_owned();
-            return Err(TurnNotEnded::Refused(Box::new(session), why));
+            return refused(session, "its turn cannot be ended without its process", None);
         };
         let look = fleet::look(self, self.host.deadlines.live);
         let root = Root::find(&adapter.roots(&look), &session.root);
@@ -199,7 +228,7 @@ impl Fleet {
                 let session = self.rested(target).unwrap_or(session);
                 Ok(TurnEndDocument { schema_version: SCHEMA_VERSION, session, faults })
             }
-            Err(NotSaid::Refused(why)) => Err(TurnNotEnded::Refused(Box::new(session), why)),
+            Err(NotSaid::Refused(why)) => refused(session, &why, None),
             Err(NotSaid::Unclear(why)) => Err(TurnNotEnded::Unclear(Box::new(session), why)),
         }
     }

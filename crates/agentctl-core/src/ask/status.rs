@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ended_by::add_ended_by;
 use super::{Fleet, NotOne, ResolvedTarget};
-use crate::model::{Fault, Session, Target, Time};
+use crate::model::{Fault, Session, Target};
 use crate::native::git_head;
 use crate::transcript::Summary;
 
@@ -109,7 +109,7 @@ impl Fleet {
         let text = summary.last_answer.and_then(|message| message.text);
         StatusDocument {
             branch,
-            duration_seconds: duration(&session, self.host.now()),
+            duration_seconds: session.lifetime_ms(self.host.now()).map(|ms| ms / 1000),
             turns: summary.turns,
             context_tokens: summary.context_tokens,
             context_window: summary.context_window,
@@ -117,15 +117,6 @@ impl Fleet {
             session,
         }
     }
-}
-
-fn duration(session: &Session, now: Time) -> Option<u64> {
-    let end = if session.status.is_live() {
-        Some(now)
-    } else {
-        session.ended_at.or(session.last_activity_at)
-    };
-    u64::try_from(end?.millis() - session.started_at?.millis()).ok().map(|ms| ms / 1000)
 }
 
 /// Cuts a text to this many characters. Its lines stay.

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, NotOne};
+use super::{Fleet, GoneDirectory, NotOne};
 use crate::git::{Git, GitError};
 use crate::locks::real_path;
 use crate::model::SCHEMA_VERSION;
 use crate::worktrees::take::{TakeError, TakeOrder, TakeWay, Taken, take};
-use crate::worktrees::{CalledWorktree, WorktreeSettings, worktrees_here};
+use crate::worktrees::{
+    CalledWorktree, WorktreeSettings, left_aside, short_branch, worktrees_here,
+};
 
 /// The order to take the work of a worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -59,6 +61,8 @@ pub enum NotTaken {
     },
     /// The directory of the session is unknown.
     UnknownDirectory,
+    /// The directory of the session does not exist any more.
+    DirectoryGone(GoneDirectory),
     /// The work cannot be taken.
     Refused(TakeError),
 }
@@ -90,7 +94,12 @@ impl Fleet {
         let worktrees = worktrees_here(&self.host, &git, prefix).unwrap_or_default();
         let is_it = |worktree: &&CalledWorktree| worktree.is_called(text) || worktree.path == path;
         if let Some(worktree) = worktrees.iter().find(is_it) {
-            return Ok(worktree.path.clone());
+            let path = worktree.path.clone();
+            if path.symlink_metadata().is_err() && left_aside(&path).is_none() {
+                let branch = worktree.branch.as_deref().map(|name| short_branch(name).to_owned());
+                return Err(NotTaken::Refused(TakeError::WorktreeGone { path, branch }));
+            }
+            return Ok(path);
         }
         let found = self.target(text).map_err(|why| {
             let of_group = worktrees.into_iter().filter(|worktree| worktree.is_of_group(text));
@@ -103,6 +112,10 @@ impl Fleet {
         let session = self.inspect(&found.target).session.ok_or(NotTaken::UnknownDirectory)?;
         let cwd = session.cwd.ok_or(NotTaken::UnknownDirectory)?;
         let directory = real_path(&self.host, Path::new(&cwd));
+        if !directory.is_dir() {
+            let gone = GoneDirectory::look(&git, &self.host, directory);
+            return Err(NotTaken::DirectoryGone(gone));
+        }
         let repository = git.repository(&directory)?;
         match repository.top {
             Some(top) if repository.git_dir != repository.common => Ok(top),

@@ -13,7 +13,8 @@ use crate::locks::real_path;
 use crate::model::{Fault, FaultCode, OWN_SOURCE, SCHEMA_VERSION, Session, Status, Time};
 use crate::names::SETTINGS;
 use crate::worktrees::{
-    DEFAULT_PREFIX, Merged, WorktreeFacts, WorktreeState, facts, short_branch, worktrees_here,
+    DEFAULT_PREFIX, Merged, Sizes, WorktreeFacts, WorktreeState, facts, short_branch,
+    worktrees_here,
 };
 
 /// A request for the worktrees of a repository.
@@ -26,11 +27,18 @@ pub struct WorktreesRequest {
     pub repositories_of_sessions: bool,
     /// The prefix of our branches, with its `/`.
     pub prefix: String,
+    /// `size` and `ignored_bytes` stay null: to add them up, every file is looked at.
+    pub omits_sizes: bool,
 }
 
 impl Default for WorktreesRequest {
     fn default() -> Self {
-        Self { directory: None, repositories_of_sessions: false, prefix: DEFAULT_PREFIX.to_owned() }
+        Self {
+            directory: None,
+            repositories_of_sessions: false,
+            prefix: DEFAULT_PREFIX.to_owned(),
+            omits_sizes: false,
+        }
     }
 }
 
@@ -115,9 +123,10 @@ impl Fleet {
             let directory = request.directory.as_ref().map_or_else(|| cwd.clone(), |d| cwd.join(d));
             vec![git.repository(&directory)?]
         };
+        let sizes = if request.omits_sizes { Sizes::Omitted } else { Sizes::Read };
         let mut found = Vec::new();
         for repository in &repositories {
-            match facts::of_all(&self.host, &git, repository, &request.prefix) {
+            match facts::of_all(&self.host, &git, repository, &request.prefix, sizes) {
                 Ok(facts) => found.extend(facts.into_iter().map(|facts| (repository, facts))),
                 Err(error) if request.repositories_of_sessions => faults.push(fault(&error)),
                 Err(error) => return Err(error),
@@ -247,6 +256,6 @@ pub(super) fn fault(error: &GitError) -> Fault {
     own_fault(error.to_string())
 }
 
-fn own_fault(message: String) -> Fault {
+pub(super) fn own_fault(message: String) -> Fault {
     Fault { adapter: OWN_SOURCE, root: None, code: FaultCode::Failed, message }
 }

@@ -58,13 +58,9 @@ impl Collector {
     /// Begins with another source: its calls have ids of their own.
     pub(super) fn begin(&mut self) {
         self.end_turn();
-        for (_, open) in std::mem::take(&mut self.open) {
-            match open {
-                // It may have run: nothing says that it was refused.
-                Open::Command => self.commands += 1,
-                Open::Edits(_) => self.unanswered += 1,
-            }
-        }
+        // They may have been carried out, be at work, or wait for a permission.
+        self.unanswered += self.open.len() as u64;
+        self.open.clear();
         self.commands += self.unrecorded.len() as u64;
         self.unrecorded.clear();
         self.recorded.clear();
@@ -92,10 +88,7 @@ impl Collector {
             return;
         }
         if self.open.len() >= MAX_OPEN_CALLS && !self.open.contains_key(&call) {
-            match open {
-                Open::Command => self.commands += 1,
-                Open::Edits(_) => self.unanswered += 1,
-            }
+            self.unanswered += 1;
             return;
         }
         self.open.insert(call, open);

@@ -4,11 +4,11 @@
 //! for only after the status is decided, and a status without a readable ask becomes one that cannot be
 //! answered from here.
 
-use super::question::Question;
+use super::question::{Question, Row};
 use super::{Fleet, Query, add_launches, each_adapter, each_root};
-use crate::adapters::{Found, Look, Store};
+use crate::adapters::{Found, Store};
 use crate::kernel::Kernel;
-use crate::model::{Ask, AskKind, Fault, Session, Status};
+use crate::model::{Ask, AskKind, Fault, Session};
 
 /// A waiting session and its asks.
 #[derive(Clone, Debug)]
@@ -35,17 +35,12 @@ pub fn asks(fleet: &Fleet, query: &Query) -> Found<WaitingSession> {
             question.add_unjoined(|_| true);
             question.confirm();
             let living = Query::default();
-            let sessions: Vec<Session> = std::mem::take(&mut question.rows)
-                .into_iter()
-                .map(|row| row.session)
-                .filter(|session| living.admits(session))
-                .collect();
-            let mut faults = std::mem::take(&mut question.faults);
-            let rows = sessions.into_iter().filter_map(|session| {
-                let asks = asks_of(look, store.as_ref(), &session, &mut faults);
-                (!asks.is_empty()).then_some(WaitingSession { session, asks })
-            });
-            Found { rows: rows.collect(), faults, whole: true }
+            question.rows.retain(|row| living.admits(&row.session));
+            let asks = question.asks();
+            let rows = std::mem::take(&mut question.rows).into_iter().zip(asks);
+            let rows = rows.filter(|(_, asks)| !asks.is_empty());
+            let rows = rows.map(|(row, asks)| WaitingSession { session: row.session, asks });
+            Found { rows: rows.collect(), faults: question.faults, whole: true }
         })
     });
     let unread = add_words(fleet, &mut found.rows);
@@ -81,28 +76,47 @@ fn add_words(fleet: &Fleet, rows: &mut [WaitingSession]) -> Option<Fault> {
     unread
 }
 
-/// Returns the asks of one session; none unless it is waiting.
-pub(super) fn asks_of(
-    look: &Look,
-    store: &dyn Store,
-    session: &Session,
-    faults: &mut Vec<Fault>,
-) -> Vec<Ask> {
-    if session.status != Status::Waiting {
-        return Vec::new();
-    }
-    let found = store.asks(session);
-    faults.extend(found.faults);
-    let mut asks = found.rows;
-    if asks.is_empty() {
-        asks.push(Ask::of(session));
-    }
-    for ask in &mut asks {
-        if ask.via.is_none() && ask.why_not.is_none() {
-            ask.why_not = Some(why_not(&look.host.kernel, session, ask.kind));
+impl Question<'_> {
+    /// Returns the asks of each row; none of a session that does not wait. A session that waited for nothing that can
+    /// be read is looked at again: its ask may have been settled since its status was read.
+    pub(super) fn asks(&mut self) -> Vec<Vec<Ask>> {
+        let mut asks = self.read_asks(self.store, |_| true);
+        let is_in_doubt = |(row, asks): (&Row, &Vec<Ask>)| asks.is_empty() && row.is_waiting();
+        let doubts: Vec<bool> = self.rows.iter().zip(&asks).map(is_in_doubt).collect();
+        if doubts.contains(&true) {
+            self.confirm_these(&doubts);
+            let store = self.adapter.store(self.look, self.root);
+            let again = self.read_asks(store.as_ref(), |at| doubts[at]);
+            for (asks, again) in asks.iter_mut().zip(again).filter(|(asks, _)| asks.is_empty()) {
+                *asks = again;
+            }
         }
+        for (row, asks) in self.rows.iter().zip(&mut asks) {
+            if asks.is_empty() && row.is_waiting() {
+                asks.push(Ask::of(&row.session));
+            }
+            for ask in asks.iter_mut().filter(|ask| ask.via.is_none() && ask.why_not.is_none()) {
+                ask.why_not = Some(why_not(&self.look.host.kernel, &row.session, ask.kind));
+            }
+        }
+        asks
     }
-    asks
+
+    /// Reads the asks of the wanted rows that wait.
+    fn read_asks(&mut self, store: &dyn Store, is_wanted: impl Fn(usize) -> bool) -> Vec<Vec<Ask>> {
+        let mut faults = Vec::new();
+        let asks = self.rows.iter().enumerate().map(|(at, row)| {
+            if !row.is_waiting() || !is_wanted(at) {
+                return Vec::new();
+            }
+            let found = store.asks(&row.session);
+            faults.extend(found.faults);
+            found.rows
+        });
+        let asks = asks.collect();
+        self.faults.extend(faults);
+        asks
+    }
 }
 
 /// Says why an ask cannot be answered from here, and where it can be.

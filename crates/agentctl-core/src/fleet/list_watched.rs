@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::asks::asks_of;
 use super::inspect_watched::{NamedHome, WatchTargets};
 use super::{Fleet, Query, Question, each_adapter, each_root, sort};
 use crate::adapters::{Adapter, Found, Look};
@@ -102,9 +101,11 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
             pushing: store.announcing(),
             named_homes: named.into_iter().collect(),
         };
+        question.rows.retain(|row| all.admits(&row.session));
+        let asks = question.asks();
         let rows = std::mem::take(&mut question.rows);
         let (mut sessions, mut resting) = (Vec::new(), Vec::new());
-        for row in rows.into_iter().filter(|row| all.admits(&row.session)) {
+        for row in rows {
             let rests = !living.admits(&row.session);
             // A session without a local process changes only at its server, which announces it.
             if rests && row.session.processes.is_empty() {
@@ -115,10 +116,7 @@ fn home(adapter: &'static dyn Adapter, look: &Look) -> Found<Share> {
             watch_targets.add(observed.watch_targets);
             if rests { &mut resting } else { &mut sessions }.extend(observed.session);
         }
-        let asks = sessions.iter().flat_map(|session: &Session| {
-            asks_of(look, store.as_ref(), session, &mut question.faults)
-        });
-        let asks = asks.collect();
+        let asks = asks.into_iter().flatten().collect();
         let took = (adapter.name(), asked.elapsed());
         let rows = vec![Share { sessions, resting, asks, watch_targets, took }];
         Found { rows, faults: question.faults, whole: true }

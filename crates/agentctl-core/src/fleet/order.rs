@@ -1,7 +1,8 @@
-//! The order of rows: what needs a person first, then the newest, subagents right below their parent.
+//! The order of rows: what needs a person first, then the newest, subagents right below their parent. A parent stands
+//! where the first of those below it would stand alone.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::model::{Session, Status, Time};
 
@@ -43,16 +44,33 @@ pub(super) fn sort<T: Placed>(sessions: &mut [T]) {
     put_in_order(sessions, places);
 }
 
-/// Puts the places of subagents right behind the place of their parent.
+/// Puts the places of subagents right behind the place of their parent. The places are in order.
 fn below_their_parents<T: Placed>(sessions: &[T], places: &[usize]) -> Vec<usize> {
     // A row whose parent is not listed keeps its place among the roots: it may wait for a person.
-    let listed: HashSet<&str> = sessions.iter().filter_map(Placed::id).collect();
+    let mut listed: HashMap<&str, usize> = HashMap::new();
+    for place in places {
+        if let Some(id) = sessions[*place].id() {
+            listed.entry(id).or_insert(*place);
+        }
+    }
+    let parent = |place: usize| sessions[place].parent().and_then(|id| listed.get_key_value(id));
+    // For each row the first of those below it and itself. A row that has one, has it for all rows above it.
+    let mut urgent: Vec<Option<usize>> = vec![None; sessions.len()];
+    for (rank, place) in places.iter().enumerate() {
+        let mut next = Some(*place);
+        while let Some(at) = next.filter(|at| urgent[*at].is_none()) {
+            urgent[at] = Some(rank);
+            next = parent(at).map(|(_, place)| *place);
+        }
+    }
+    let mut places = places.to_vec();
+    places.sort_by_key(|place| urgent[*place]);
     // Subagents by their parent, last first: they are taken from the end.
     let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
     let mut pending = Vec::new();
     for place in places.iter().rev() {
-        match sessions[*place].parent().filter(|parent| listed.contains(parent)) {
-            Some(parent) => below.entry(parent).or_default().push(*place),
+        match parent(*place) {
+            Some((parent, _)) => below.entry(parent).or_default().push(*place),
             None => pending.push(*place),
         }
     }
@@ -152,5 +170,25 @@ mod tests {
         sort(&mut sessions);
         let ids: Vec<&str> = sessions.iter().filter_map(|s| s.id.as_deref()).collect();
         assert_eq!(ids, ["1", "2", "4", "5", "3", "6", "7", "8"]);
+    }
+
+    #[test]
+    fn a_family_stands_where_its_most_urgent_member_would_stand() {
+        use Status::{Idle, Running, Waiting};
+        let view = view();
+        let families = [
+            (1, None, Running),
+            (2, None, Idle),
+            (3, None, Idle),
+            (4, Some(3), Running),
+            (5, Some(3), Idle),
+            (6, Some(5), Waiting),
+            (7, Some(2), Idle),
+        ];
+        let row = |(id, parent, status)| Session { status, ..session(&view, id, parent) };
+        let mut sessions: Vec<Session> = families.into_iter().map(row).collect();
+        sort(&mut sessions);
+        let ids: Vec<&str> = sessions.iter().filter_map(|s| s.id.as_deref()).collect();
+        assert_eq!(ids, ["3", "5", "6", "4", "1", "2", "7"]);
     }
 }

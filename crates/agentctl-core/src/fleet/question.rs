@@ -11,7 +11,7 @@ use super::verdict::{self, join};
 use super::{Query, each_root};
 use crate::adapters::{Adapter, Depth, Found, Look, Record, Root, Served, Store, Turn};
 use crate::kernel::{deadline, home_limit};
-use crate::model::{Fault, FaultCode, Locator, Session};
+use crate::model::{Fault, FaultCode, Locator, Session, Status};
 use crate::names::BranchGroups;
 
 /// Ids that a table shortens its own ids against, besides those of its rows.
@@ -120,6 +120,12 @@ pub(super) struct Row {
     pub(super) session: Session,
     confirm: Confirm,
     number: usize,
+}
+
+impl Row {
+    pub(super) fn is_waiting(&self) -> bool {
+        self.session.status == Status::Waiting
+    }
 }
 
 /// Whether a row is looked at again: its record says that a turn is open, and no process serves it.
@@ -384,7 +390,9 @@ impl<'a> Question<'a> {
             let open = matches!(record.turn, Turn::Open { .. });
             let changed = record.last_activity_at != row.session.last_activity_at;
             let group = row.session.group.take();
-            row.session = Session { group, ..join(&view, &row.locator, record, None) };
+            let served = view.serves(&row.locator.id);
+            let child = if served { store.open_child(&row.locator) } else { None };
+            row.session = Session { group, ..join(&view, &row.locator, record, child.as_ref()) };
             if self.for_table {
                 leave_for_table(&mut row.session);
             }
@@ -393,6 +401,16 @@ impl<'a> Question<'a> {
             }
         }
         self.view = view;
+    }
+
+    /// Looks at these rows again. The row of a process without a session stays as it is.
+    pub(super) fn confirm_these(&mut self, wanted: &[bool]) {
+        for (row, _) in self.rows.iter_mut().zip(wanted).filter(|(_, wanted)| **wanted) {
+            if !row.locator.id.is_empty() {
+                row.confirm = Confirm::Again;
+            }
+        }
+        self.confirm();
     }
 
     pub(super) fn finish(mut self, found: &mut Found<Packed>) {

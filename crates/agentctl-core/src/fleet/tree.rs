@@ -89,7 +89,7 @@ mod tests {
             session("launched", "waiting", (Some("b"), None)),
             session("outlived", "waiting", (Some("gone"), None)),
         ];
-        assert_eq!(tree(&sessions), ["outlived", "a", "b", "b/launched"]);
+        assert_eq!(tree(&sessions), ["b", "b/launched", "outlived", "a"]);
     }
 
     #[test]

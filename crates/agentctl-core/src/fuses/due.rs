@@ -84,6 +84,7 @@ fn sessions<'a>(host: &Host, fuse: &Fuse, listing: &'a Listing) -> Vec<&'a Sessi
             .collect(),
         Some(Bound::Session { adapter, root, id }) => live
             .filter(|s| s.adapter == adapter && s.root == root && s.id.as_ref() == Some(&id))
+            .filter(|s| fuse.run.is_none() || s.run == fuse.run)
             .collect(),
         None => Vec::new(),
     }

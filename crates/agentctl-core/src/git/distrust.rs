@@ -81,7 +81,9 @@ impl GitCall<'_> {
     /// Lets every merge driver of the configuration fail, so that git runs none: a file that needs one is a conflict.
     /// It must stand before [`GitCall::args`].
     pub fn without_merge_drivers(self) -> Result<Self, GitError> {
-        let asked = self.git.read(&self.directory).args(["config", "-z", "--name-only"]);
+        let mut asked = self.git.read(&self.directory);
+        asked.env.extend(self.env.clone());
+        let asked = asked.args(["config", "-z", "--name-only"]);
         let drivers = names(asked.args(["--get-regexp", MERGE_DRIVERS]))?;
         // The filters of the repository would run for a merge that changes line ends.
         let mut call = self.setting("merge.renormalize=false");

@@ -80,6 +80,14 @@ pub enum GitError {
         /// The command.
         command: String,
     },
+    /// A file in which git keeps its state could not be read.
+    #[error("{} cannot be read: {source}", .path.display())]
+    UnreadState {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// A file of ours could not be written or read.
     #[error("{what}: {source}")]
     Io {

@@ -211,6 +211,12 @@ impl Git {
         Ok(lines.filter(|line| line.get(1).is_some_and(|kind| b"MT".contains(kind))).count())
     }
 
+    /// Says whether the index of a worktree whose directory is missing has unresolved conflicts.
+    pub fn has_conflicts(&self, git_dir: &Path) -> Result<bool, GitError> {
+        let call = self.read(git_dir).env("GIT_DIR", git_dir).env("GIT_WORK_TREE", git_dir);
+        Ok(!call.args(["ls-files", "--unmerged", "-z"]).ok()?.stdout.is_empty())
+    }
+
     /// Returns the tree of the index of a worktree whose directory is missing; `None` without an index. An index
     /// with unresolved conflicts is an error.
     pub fn staged_tree(&self, git_dir: &Path, objects: &Path) -> Result<Option<String>, GitError> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Git, GitError};
+use super::{Git, GitCall, GitError};
 
 /// One change of a ref, with the value that it must have before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,13 +62,15 @@ impl RefEdit {
         }
     }
 
-    /// Writes it as a record of `git update-ref --stdin -z`.
+    /// Writes it as a record of `git update-ref --stdin -z`. If the ref is a symbolic one, the ref itself is changed and
+    /// never the one that it leads to.
     fn record(&self) -> String {
-        match self {
+        let change = match self {
             Self::Create { name, new } => format!("create {name}\0{new}\0"),
             Self::Update { name, new, old } => format!("update {name}\0{new}\0{old}\0"),
             Self::Delete { name, old } => format!("delete {name}\0{old}\0"),
-        }
+        };
+        format!("option no-deref\0{change}")
     }
 }
 
@@ -107,6 +109,21 @@ impl Git {
             self.read(directory).args(["rev-parse", "--quiet", "--verify", "--end-of-options"]);
         let output = call.arg(name).run()?;
         Ok((output.code == 0).then(|| output.text()).filter(|text| !text.is_empty()))
+    }
+
+    /// Deletes a ref that must have the old value. If it is a symbolic one, the ref that it leads to stays. The call
+    /// says in which repository.
+    pub fn delete_ref(call: GitCall<'_>, name: &str, old: &str) -> Result<(), GitError> {
+        call.args(["update-ref", "--no-deref", "-d", name, old]).ok().map(drop)
+    }
+
+    /// Returns the full names of all symbolic refs below `refs/` that lead to something. The call says in which
+    /// repository.
+    pub fn symbolic_refs(call: GitCall<'_>) -> Result<Vec<String>, GitError> {
+        let listed = call.args(["for-each-ref", "--format=%(refname) %(symref)"]).text()?;
+        let pairs = listed.lines().filter_map(|line| line.split_once(' '));
+        let symbolic = pairs.filter(|(_, target)| !target.is_empty());
+        Ok(symbolic.map(|(name, _)| name.to_owned()).collect())
     }
 
     /// Returns the commit of a revision; `None` if it names none.

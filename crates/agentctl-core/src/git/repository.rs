@@ -21,6 +21,8 @@ pub struct Repository {
     pub main: PathBuf,
     /// The repository has no main working tree.
     pub bare: bool,
+    /// Its working trees at the time of the question, the main one first.
+    pub trees: Vec<WorktreeEntry>,
 }
 
 /// The commit and branch of a working tree.
@@ -44,8 +46,8 @@ impl Git {
     /// Finds the repository of a directory: the submodule in a submodule.
     pub fn repository(&self, directory: &Path) -> Result<Repository, GitError> {
         let Places { common, git_dir, top, prefix } = self.places(directory)?;
-        let entries = self.worktrees(&common)?;
-        let first = entries.first();
+        let trees = self.worktrees(&common)?;
+        let first = trees.first();
         let main = first.map_or_else(|| common.clone(), |entry| entry.path.clone());
         let bare = first.is_some_and(|entry| entry.bare);
         // A submodule and a repository with `core.worktree` have their main tree elsewhere than beside the
@@ -55,15 +57,34 @@ impl Git {
             Some(top) if in_main_tree => top.clone(),
             _ => self.main_tree(&common, main),
         };
-        Ok(Repository { common, git_dir, top, prefix, main, bare })
+        Ok(Repository { common, git_dir, top, prefix, main, bare, trees })
     }
 
-    /// Asks where the repository of a directory is: in one call, unless a path contains a line end.
+    /// Asks where the repository of a directory is: in one call, unless the directory is in no working tree or a path
+    /// contains a line end.
     fn places(&self, directory: &Path) -> Result<Places, GitError> {
         let ask = |args: &[&str]| {
             let call = self.read(directory).args(["rev-parse", "--path-format=absolute"]);
             call.args(args.iter().copied()).ok().map(|output| output.stdout)
         };
+        let everything = [
+            "--is-inside-work-tree",
+            "--git-common-dir",
+            "--git-dir",
+            "--show-toplevel",
+            "--show-prefix",
+        ];
+        let all = match ask(&everything) {
+            Ok(all) => all,
+            // A bare repository has no top.
+            Err(GitError::Failed { .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let lines: Vec<&[u8]> = all.split(|byte| *byte == b'\n').collect();
+        if let [b"true", common, git_dir, top, prefix, b""] = lines[..] {
+            let [common, git_dir, top, prefix] = [common, git_dir, top, prefix].map(path_of);
+            return Ok(Places { common, git_dir, top: Some(top), prefix });
+        }
         let git_dirs = ask(&["--is-inside-work-tree", "--git-common-dir", "--git-dir"])?;
         let lines: Vec<&[u8]> = git_dirs.split(|byte| *byte == b'\n').collect();
         let inside = lines.first() == Some(&&b"true"[..]);
@@ -106,10 +127,14 @@ impl Git {
 
     /// Returns the commit and branch of a working tree.
     pub fn head(&self, directory: &Path) -> Result<Head, GitError> {
-        let commit = self.commit(directory, "HEAD")?;
-        let output = self.read(directory).args(["symbolic-ref", "--quiet", "HEAD"]).run()?;
-        let branch = (output.code == 0).then(|| output.text());
+        let (commit, branch) = (self.commit(directory, "HEAD")?, self.head_branch(directory)?);
         Ok(Head { commit, branch })
+    }
+
+    /// Returns the full name of the branch of a working tree; `None` for a detached HEAD.
+    pub fn head_branch(&self, directory: &Path) -> Result<Option<String>, GitError> {
+        let output = self.read(directory).args(["symbolic-ref", "--quiet", "HEAD"]).run()?;
+        Ok((output.code == 0).then(|| output.text()))
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::error::io;
 use super::private_directory::PrivateDirectory;
 use super::repository::as_path;
-use super::{Git, GitCall, GitError};
+use super::{Git, GitCall, GitError, path_of};
 
 /// Timeout of a snapshot: large untracked files are read whole.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_mins(5);
@@ -142,6 +142,22 @@ impl Git {
         Ok(snapshot)
     }
 
+    /// Returns the tracked files of a working tree that `git status` shows as changed.
+    pub fn changed_tracked_files(&self, top: &Path) -> Result<Vec<PathBuf>, GitError> {
+        status_files(self.read(top))
+    }
+
+    /// Returns the changed tracked files of a working tree, also those that `assume-unchanged` or `skip-worktree` hide
+    /// from `git status`.
+    pub fn changed_or_hidden_files(&self, top: &Path) -> Result<Vec<PathBuf>, GitError> {
+        let directory = self.private_directory()?;
+        let index = directory.path.join("index");
+        self.copy_index(top, &index)?;
+        let call = || self.read(top).limit(SNAPSHOT_TIMEOUT).env("GIT_INDEX_FILE", &index);
+        reveal_hidden(top, &call)?;
+        status_files(call())
+    }
+
     /// Copies the index of a working tree. Its times let git skip files that did not change.
     fn copy_index(&self, top: &Path, to: &Path) -> Result<(), GitError> {
         let path =
@@ -154,6 +170,15 @@ impl Git {
             Err(source) => Err(GitError::Io { what: "the index cannot be copied", source }),
         }
     }
+}
+
+/// Returns the tracked files that `git status` shows as changed.
+pub(super) fn status_files(call: GitCall<'_>) -> Result<Vec<PathBuf>, GitError> {
+    let args = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no"];
+    let listed = call.args(args).ok()?.stdout;
+    let lines = listed.split(|byte| *byte == 0).filter(|line| !line.is_empty());
+    // Two letters and a space stand before each name.
+    Ok(lines.map(|line| path_of(line.get(3..).unwrap_or_default())).collect())
 }
 
 /// Gives the copy of an index the time of the original. git compares times of files with that of the index to

@@ -11,8 +11,13 @@ use crate::adapters::Look;
 use crate::fleet::{self, Fleet, Query};
 use crate::kernel::{Liveness, Process};
 use crate::marks::{self, LAUNCHED_BY, LaunchMark, MARKER, Marker, hook};
-use crate::model::{InternedName, Session, Target, word};
+use crate::model::{InternedName, Session, Target, Time, word};
+use crate::runs::Runs;
 
+/// Tolerance of the comparison between the time of a file and the start of an agent. The kernel stamps a file with the
+/// time of its last tick, which is too early, and counts start times in ticks. Without the tolerance an agent that writes
+/// the configuration in its first milliseconds could seem to begin after that.
+const CLOCK_TOLERANCE_MS: i64 = 50;
 /// The variables that name the configuration file.
 const CONFIGURATION_VARIABLES: [&str; 3] = [marks::CONFIG, "XDG_CONFIG_HOME", "HOME"];
 
@@ -53,9 +58,13 @@ pub enum AnswererLink {
     FuseAction,
     /// It carries the mark of a run whose agent has ended: see [`Answerer::left_behind`].
     EndedRunMark,
+    /// An ancestor is the shim of a run whose agent has ended: see [`Answerer::left_behind`].
+    EndedRunShim,
     /// It launched an agent above, or the agent that launched that one, and so on. It is no ancestor: a launched
     /// agent is detached.
     Launcher,
+    /// It did so and has ended: another process may have its pid.
+    EndedLauncher,
 }
 
 /// The process that answers.
@@ -65,12 +74,23 @@ pub struct Answerer {
     pub pid: u32,
     /// The agents that it runs below, nearest first.
     pub above: Vec<AnswererAbove>,
-    /// The processes of its line that an agent left behind when it ended. A shell in which an agent has run may answer;
-    /// only an order that comes with a token alone is refused.
+    /// The processes of its line that a launched agent left behind when it ended. They give no order: what an agent has
+    /// started may act for it after its end. The shell in which a person has run an agent has no such mark.
     #[serde(default)]
     pub left_behind: Vec<AnswererAbove>,
+    /// When the oldest of the agents above and of their launchers began: the earlier of its process and its session.
+    /// `None` if one of these times is not known.
+    #[serde(default)]
+    pub oldest_agent_began: Option<Time>,
     /// The kernel did not show its ancestors, for this reason.
     pub unseen: Option<String>,
+}
+
+impl AnswererLink {
+    /// Says whether the agent is an ancestor, itself or by its shim.
+    fn is_ancestor(self) -> bool {
+        matches!(self, Self::Agent | Self::Shim)
+    }
 }
 
 impl Answerer {
@@ -88,6 +108,7 @@ impl Answerer {
             pid,
             above: Vec::new(),
             left_behind: Vec::new(),
+            oldest_agent_began: None,
             unseen: Some(why),
         };
         let process = match kernel.process(pid) {
@@ -95,8 +116,10 @@ impl Answerer {
             Ok(None) => return unseen(format!("process {pid} has ended")),
             Err(error) => return unseen(error.to_string()),
         };
-        let mut line = vec![process.clone()];
-        line.extend(kernel.ancestors(&process));
+        let line = match kernel.line(&process) {
+            Ok(line) => line,
+            Err(error) => return unseen(error.to_string()),
+        };
         let seen = Seen {
             fleet,
             sessions: live_sessions(fleet),
@@ -120,17 +143,33 @@ impl Answerer {
         if !above.is_empty() {
             above.extend(seen.launchers(&above));
         }
-        let left_behind = line.iter().filter_map(|process| seen.left_behind(process)).collect();
-        Self { pid, above, left_behind, unseen: None }
+        let left_behind = line.iter().flat_map(|process| seen.left_behind(process)).collect();
+        let oldest_agent_began = seen.oldest_began(&above);
+        Self { pid, above, left_behind, oldest_agent_began, unseen: None }
+    }
+
+    /// Adds another process that has the same connection: an answer may come from either.
+    pub fn add(&mut self, other: Self) {
+        // Without an agent above there is no time that could be unknown.
+        self.oldest_agent_began = match (self.above.is_empty(), other.above.is_empty()) {
+            (_, true) => self.oldest_agent_began,
+            (true, false) => other.oldest_agent_began,
+            (false, false) => {
+                let both = self.oldest_agent_began.zip(other.oldest_agent_began);
+                both.map(|(one, another)| one.min(another))
+            }
+        };
+        self.above.extend(other.above);
+        self.left_behind.extend(other.left_behind);
+        self.unseen = self.unseen.take().or(other.unseen);
     }
 
     /// Returns the links to the nearest agent above this process: several if it serves several sessions. A mark
     /// in the environment may be of an agent further above, so it counts only where no agent is an ancestor.
     #[must_use]
     pub fn nearest_agent(&self) -> Vec<&AnswererAbove> {
-        let is_ancestor =
-            |above: &&AnswererAbove| matches!(above.link, AnswererLink::Agent | AnswererLink::Shim);
-        let nearest = self.above.iter().find(is_ancestor).or_else(|| self.above.first());
+        let ancestor = self.above.iter().find(|above| above.link.is_ancestor());
+        let nearest = ancestor.or_else(|| self.above.first());
         let Some(nearest) = nearest else { return Vec::new() };
         let same = |above: &&AnswererAbove| above.pid == nearest.pid && above.link == nearest.link;
         self.above.iter().filter(same).collect()
@@ -167,7 +206,7 @@ impl Answerer {
     /// Says whether this process may not answer the asks of the session of this id.
     #[must_use]
     pub fn may_not_answer_id(&self, fleet: &Fleet, adapter: &str, id: Option<&str>) -> bool {
-        if self.unseen.is_some() {
+        if self.unseen.is_some() || !self.left_behind.is_empty() {
             return true;
         }
         if self.above.is_empty() {
@@ -187,21 +226,32 @@ impl Answerer {
     /// nor above it.
     #[must_use]
     pub fn may_answer_others(&self, fleet: &Fleet) -> bool {
-        fleet.host.agents_may_answer_others && self.shares_configuration(fleet)
+        fleet.host.agents_may_answer_others
+            && self.shares_configuration(fleet)
+            && self.began_after_configuration(fleet)
+    }
+
+    /// Says whether every agent above, and every agent that launched one, began after the last change of the
+    /// configuration file: an agent could have written it.
+    pub(crate) fn began_after_configuration(&self, fleet: &Fleet) -> bool {
+        let times = fleet.host.configuration_changed_at.zip(self.oldest_agent_began);
+        times
+            .is_some_and(|(changed, began)| changed.millis() + CLOCK_TOLERANCE_MS <= began.millis())
     }
 
     /// Says whether the agents above the answering process were started with the configuration file that this
     /// process has read. A process below an agent can name another file in its own environment.
     pub(crate) fn shares_configuration(&self, fleet: &Fleet) -> bool {
-        let is_agent = |link| matches!(link, AnswererLink::Agent | AnswererLink::Shim);
-        self.above.iter().any(|above| is_agent(above.link)) && self.share(fleet, is_agent)
+        let has_ancestor = self.above.iter().any(|above| above.link.is_ancestor());
+        has_ancestor && self.share(fleet, AnswererLink::is_ancestor)
     }
 
     /// Says the same of the agents that launched the agents above: an agent can launch another one with a
     /// configuration file of its own choice. A launcher that has ended proves nothing.
     #[must_use]
     pub fn launchers_share_configuration(&self, fleet: &Fleet) -> bool {
-        self.share(fleet, |link| link == AnswererLink::Launcher)
+        self.above.iter().all(|above| above.link != AnswererLink::EndedLauncher)
+            && self.share(fleet, |link| link == AnswererLink::Launcher)
     }
 
     fn share(&self, fleet: &Fleet, counts: impl Fn(AnswererLink) -> bool) -> bool {
@@ -244,7 +294,7 @@ impl Seen<'_> {
         let mut links: Vec<AnswererAbove> =
             of_run.map(|session| link(process, key(session), AnswererLink::Shim)).collect();
         if links.is_empty() {
-            // The agent has ended, and its shim stays for a while: the run knows the session.
+            // The agent has ended, and its shim stays above its orphans: the run knows the session.
             links.push(link(process, self.recorded(run), AnswererLink::Shim));
         }
         links
@@ -281,11 +331,36 @@ impl Seen<'_> {
         links
     }
 
-    /// The mark of a run whose agent has ended.
-    fn left_behind(&self, process: &Process) -> Option<AnswererAbove> {
-        let marker = self.variable(process, MARKER).and_then(|text| Marker::parse(&text))?;
-        (!lives(self.fleet, &marker))
-            .then(|| link(process, self.recorded(&marker.run), AnswererLink::EndedRunMark))
+    /// The links to runs whose agents have ended: the mark of a run, and the shim that stays above its orphans. An
+    /// orphan can empty its environment; it cannot leave the shim.
+    fn left_behind(&self, process: &Process) -> Vec<AnswererAbove> {
+        let mut links = Vec::new();
+        let marker = self.variable(process, MARKER).and_then(|text| Marker::parse(&text));
+        if let Some(marker) = marker.filter(|marker| !lives(self.fleet, marker)) {
+            links.push(link(process, self.recorded(&marker.run), AnswererLink::EndedRunMark));
+        }
+        let host = &self.fleet.host;
+        let run =
+            marks::shim_of(process).filter(|run| Runs::of(host).run(run).agent_has_ended(host));
+        links.extend(run.map(|run| link(process, self.recorded(run), AnswererLink::EndedRunShim)));
+        links
+    }
+
+    /// Returns when the oldest of these agents began. A launched agent begins when its session does: a session that is
+    /// resumed may have changed the configuration in an earlier run.
+    fn oldest_began(&self, above: &[AnswererAbove]) -> Option<Time> {
+        let counts = |link: AnswererLink| link.is_ancestor() || link == AnswererLink::Launcher;
+        let mut oldest: Option<Time> = None;
+        for above in above.iter().filter(|above| counts(above.link)) {
+            let process = self.fleet.host.kernel.process(above.pid).ok().flatten();
+            let process = process?;
+            let is_it = |session: &&Session| key(session) == above.session;
+            let session = above.session.as_ref().and(self.sessions.iter().find(is_it));
+            let of_session = session.and_then(|session| session.started_at);
+            let began = process.started_at?.min(of_session.unwrap_or(process.started_at?));
+            oldest = Some(oldest.map_or(began, |oldest| oldest.min(began)));
+        }
+        oldest
     }
 
     /// The parent of a fuse's command, which adopts every orphan of the command; or its variables.
@@ -310,10 +385,14 @@ impl Seen<'_> {
             let (pid, ticks) = mark.process.unwrap_or_default();
             let launcher = kernel.process(pid).ok().flatten();
             let launcher = launcher.filter(|launcher| launcher.id.start_ticks == ticks);
+            let link = match launcher {
+                Some(_) => AnswererLink::Launcher,
+                None => AnswererLink::EndedLauncher,
+            };
             let links = self
                 .launcher_sessions(&mark, launcher.as_ref())
                 .into_iter()
-                .map(|session| AnswererAbove { pid, session, link: AnswererLink::Launcher });
+                .map(|session| AnswererAbove { pid, session, link });
             let new: Vec<_> = links.filter(|link| !found.contains(link)).collect();
             if launcher.is_some() && !new.is_empty() {
                 pids.push(pid);
@@ -382,7 +461,7 @@ mod tests {
     use crate::fleet::blank_session;
     use crate::host::Host;
     use crate::kernel::Kernel;
-    use crate::model::{Join, ServingProcess, Time};
+    use crate::model::{Join, ServingProcess};
 
     struct Sleeping(Child);
 
@@ -456,6 +535,24 @@ mod tests {
             let launchers = seen(&fleet, Vec::new()).launchers(&[above]);
             let sessions: Vec<_> = launchers.iter().map(|link| link.session.as_ref()).collect();
             assert_eq!(sessions, [None], "{process:?}");
+        }
+    }
+
+    /// Another process can get the pid of a launcher that has ended.
+    #[test]
+    fn a_process_with_the_pid_of_an_ended_launcher_shares_no_configuration() {
+        let fleet = fleet();
+        let us = fleet.host.kernel.process(std::process::id()).expect("readable").expect("alive");
+        for (start_ticks, expected) in [(us.id.start_ticks, true), (us.id.start_ticks + 1, false)] {
+            let session = Some(("demo".to_owned(), "1".to_owned()));
+            let process = Some((us.id.pid, start_ticks));
+            let mark = LaunchMark { depth: 1, limits: (2, 8), session, process };
+            let (_child, agent) = launched(&fleet, &mark);
+            let above = seen(&fleet, Vec::new()).launchers(&[agent]);
+            assert_eq!(ids(&above), ["1"]);
+            let (left_behind, oldest_agent_began) = (Vec::new(), None);
+            let caller = Answerer { pid: 1, above, left_behind, oldest_agent_began, unseen: None };
+            assert_eq!(caller.launchers_share_configuration(&fleet), expected);
         }
     }
 

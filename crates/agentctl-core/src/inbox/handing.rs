@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::{AnswerError, OpenAsk};
 use crate::adapters::Look;
-use crate::adapters::answering::{Answering, Echo};
+use crate::adapters::answering::{Answering, Echo, StdinLine};
 use crate::adapters::asker::{AskerOrder, AskerReply};
 use crate::host::Host;
 use crate::kernel::Liveness;
@@ -48,18 +48,16 @@ impl Handing<'_> {
     }
 
     /// Writes a line into the standard input of the agent and waits for its reply, if it gives one.
-    pub(super) fn write(&self, line: &[u8]) -> Result<(), AnswerError> {
+    pub(super) fn write(&self, line: &StdinLine) -> Result<(), AnswerError> {
         let OpenAsk { session, ask, .. } = self.now;
-        let Some(serving) = session.processes.first() else {
-            return Err(self.gone());
-        };
-        let written = self.host.kernel.write_to_stdin(&serving.id, line, PIPE_TIMEOUT);
+        let StdinLine { process, bytes } = line;
+        let written = self.host.kernel.write_to_stdin(process, bytes, PIPE_TIMEOUT);
         written.map_err(|error| self.refused(error.to_string()))?;
         let until = Instant::now() + ECHO_TIMEOUT;
         loop {
             // Checked before the look, so that a reply before the end is read.
-            let has_ended = self.host.kernel.liveness(&serving.id) == Liveness::Gone;
-            match self.answering.echo(self.look, session, ask, line) {
+            let has_ended = self.host.kernel.liveness(process) == Liveness::Gone;
+            match self.answering.echo(self.look, session, ask, bytes) {
                 Echo::None | Echo::Taken => return Ok(()),
                 Echo::Settled(why) => return Err(self.refused(why)),
                 Echo::Awaited if has_ended => return Err(self.gone()),
@@ -82,8 +80,8 @@ impl Handing<'_> {
         let exchange = || line::exchange(socket, kernel, asker, order, ASKER_TIMEOUT);
         let mut given: Result<AskerReply, TalkError> = exchange();
         let is_unheard = |given: &Result<AskerReply, TalkError>| {
-            // Another process on that path: nothing was sent to it.
-            matches!(given, Err(TalkError::Unreachable(_) | TalkError::OtherProcess(_)))
+            // Another process or user on that path: nothing was sent to it.
+            given.as_ref().is_err_and(TalkError::is_unsent)
         };
         if is_unheard(&given) && kernel.signal(asker, Signal::HUP).unwrap_or(false) {
             let until = Instant::now() + BIND_TIMEOUT;

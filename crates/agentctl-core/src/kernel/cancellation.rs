@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::parent_death::ParentDeath;
+
 /// How long a program may take to end after SIGTERM, before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -27,7 +29,7 @@ struct State {
     /// The orders were called off.
     is_cancelled: bool,
     /// The process groups of the programs that run. None of them is reaped before it is removed here.
-    groups: Vec<Pid>,
+    groups: Vec<(Pid, ParentDeath)>,
 }
 
 /// An order that can be called off until it is closed or dropped.
@@ -91,6 +93,18 @@ impl Cancellation {
         true
     }
 
+    /// Kills the programs that do not outlive this process, with their process groups: before this process ends without
+    /// waiting for its orders. The kernel would kill their leaders only. While the result is held no order notices the
+    /// end of its program, so none begins to undo what it cannot finish.
+    pub fn abandon(&self) -> Abandoned<'_> {
+        let state = self.state();
+        let dying = state.groups.iter().filter(|(_, fate)| *fate == ParentDeath::Kill);
+        for (group, _) in dying {
+            let _gone = kill_process_group(*group, Signal::KILL);
+        }
+        Abandoned(state)
+    }
+
     /// Says whether the last orders were called off.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -99,15 +113,19 @@ impl Cancellation {
 
     /// Ends this process group if the order is called off, until the result is dropped. That must happen before the
     /// leader of the group is reaped: then its number may belong to another process.
-    pub(super) fn watch(&self, group: Pid) -> WatchedGroup {
+    pub(super) fn watch(&self, group: Pid, fate: ParentDeath) -> WatchedGroup {
         let mut state = self.state();
-        state.groups.push(group);
+        state.groups.push((group, fate));
         if state.is_cancelled {
-            end(&[group], Signal::TERM);
+            end(&[(group, fate)], Signal::TERM);
         }
         WatchedGroup { cancellation: self.clone(), group }
     }
 }
+
+/// The orders of a process that ends at once.
+#[must_use]
+pub struct Abandoned<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, State>);
 
 /// A process group that ends with its order.
 pub(super) struct WatchedGroup {
@@ -117,13 +135,13 @@ pub(super) struct WatchedGroup {
 
 impl Drop for WatchedGroup {
     fn drop(&mut self) {
-        self.cancellation.state().groups.retain(|group| *group != self.group);
+        self.cancellation.state().groups.retain(|(group, _)| *group != self.group);
         self.cancellation.0.ended.notify_all();
     }
 }
 
-fn end(groups: &[Pid], signal: Signal) {
-    for group in groups {
+fn end(groups: &[(Pid, ParentDeath)], signal: Signal) {
+    for (group, _) in groups {
         let _gone = kill_process_group(*group, signal);
     }
 }

@@ -12,6 +12,7 @@ mod fast_exit;
 mod held;
 mod held_text;
 mod memory;
+mod mounts;
 mod newest_pid;
 mod other_users;
 mod output;
@@ -44,7 +45,8 @@ pub use self::exit_watch::ExitWatch;
 pub use self::fast_exit::release_later;
 pub use self::held::Held;
 pub use self::held_text::hold_text;
-pub use self::memory::{give_back_memory, keep_memory_together};
+pub use self::memory::{give_back_memory, keep_memory_together, return_free_ends};
+pub use self::mounts::MountViews;
 pub use self::newest_pid::NewestPid;
 pub use self::stdin_pipe::endless_pipe;
 use super::{Brief, FileLock, Liveness, Mechanism, Process, Table, deadline};
@@ -55,6 +57,8 @@ const PIDFS_MAGIC: u64 = 0x5049_4446;
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// Longest `/proc` text that is read of one process, in bytes.
 const PROC_TEXT_BYTES: u64 = 1 << 20;
+/// Buffer for a `/proc/<pid>/stat` line: about 50 numbers behind a name of at most 64 bytes.
+const STAT_BYTES: usize = 1024;
 /// The list of all file locks may take this fraction of the remaining time (1/n).
 const LOCKS_TIME_FRACTION: u32 = 3;
 /// A list of file locks that takes longer to read is read only once.
@@ -214,8 +218,11 @@ impl Kernel {
     /// the pid and the start time are compared, not the inode.
     #[must_use]
     pub fn seems_paused(&self, id: &ProcId) -> bool {
-        let stat = std::fs::read(format!("/proc/{}/stat", id.pid)).ok();
-        let stat = stat.as_deref().and_then(Stat::parse);
+        // Lists ask this every two seconds for the processes of their sessions, so the line is read with one call.
+        let mut line = [0; STAT_BYTES];
+        let read =
+            fs::File::open(format!("/proc/{}/stat", id.pid)).and_then(|mut f| f.read(&mut line));
+        let stat = read.ok().and_then(|length| Stat::parse(line.get(..length)?));
         stat.is_some_and(|stat| stat.is_paused() && stat.start_ticks == id.start_ticks)
     }
 
@@ -425,29 +432,42 @@ fn each_line_until(
     Ok(())
 }
 
-/// Says whether the kernel has not yet set the address of a process's arguments.
-fn arguments_are_missing(pid: u32) -> bool {
+/// Says whether a process is in `execve`: it has its new program file, and its arguments and environment are
+/// not complete.
+fn is_in_execve(pid: u32) -> bool {
     let stat = open_process_directory(pid).and_then(|dir| read_at(dir.as_fd(), "stat"));
-    stat.is_ok_and(|stat| place_of(&stat, Place::Arguments) == Some((0, 0)))
+    stat.is_ok_and(|stat| is_stat_of_execve(&stat))
 }
 
-/// A memory range that `execve` fills in.
+/// Says whether this stat line shows a process in `execve`.
+///
+/// `execve` sets the begin of the arguments before it loads the program and its interpreter, which may take
+/// long; then it sets the end of the arguments to their begin, later to their end, and does the same with the
+/// environment. It sets the address of the code after all of them. Observers that may not see addresses
+/// read 1 there.
+fn is_stat_of_execve(stat: &[u8]) -> bool {
+    address(stat, Address::Code) == Some(0)
+}
+
+/// An address in a stat line, with the number of its field.
 #[derive(Clone, Copy)]
-enum Place {
-    /// `arg_start` and `arg_end`, the 48th field of a stat line and the next.
-    Arguments = 48,
-    /// `env_start` and `env_end`.
+enum Address {
+    /// `startcode`
+    Code = 26,
+    /// `arg_end`
+    ArgumentsEnd = 49,
+    /// `env_start`
     Environment = 50,
+    /// `env_end`
+    EnvironmentEnd = 51,
 }
 
-/// Returns the begin and end of that range in the memory of the process; 0 means not set yet, or not
-/// shown.
-fn place_of(stat: &[u8], place: Place) -> Option<(u64, u64)> {
+/// Returns that address; 0 means not set yet, or not shown.
+fn address(stat: &[u8], address: Address) -> Option<u64> {
     let name = memchr::memrchr(b')', stat)?;
     let rest = std::str::from_utf8(stat.get(name..)?).ok()?;
     // The name is the second field.
-    let mut fields = rest.split_ascii_whitespace().skip(place as usize - 2);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    rest.split_ascii_whitespace().nth(address as usize - 2)?.parse().ok()
 }
 
 fn link_at(directory: &OwnedFd, name: &str) -> Option<PathBuf> {

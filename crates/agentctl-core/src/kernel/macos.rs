@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use sysinfo::{ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System, UpdateKind};
 
-pub use self::unsupported::{ClientEnd, endless_pipe, hold_text};
+pub use self::unsupported::{ClientEnd, MountViews, endless_pipe, hold_text};
 use super::{Brief, Environ, FileLock, Liveness, Mechanism, Process, Table};
 use crate::model::{ProcId, Time};
 
@@ -297,6 +297,9 @@ pub fn give_back_memory(_above: u64) {}
 
 /// Limits the malloc arenas: the allocator does that by itself here.
 pub fn keep_memory_together() {}
+
+/// Returns the free ends of heaps to the system: the allocator does that by itself here.
+pub fn return_free_ends() {}
 
 /// Drops a value on a thread of its own, so that the caller does not wait for it.
 pub fn release_later<T: Send + 'static>(value: T) {

@@ -21,7 +21,9 @@ mod captured;
 pub mod deadline;
 pub mod home_limit;
 mod limits;
+mod line;
 mod own_stdin;
+mod parent_death;
 mod spawn;
 mod terminal;
 mod user;
@@ -33,17 +35,18 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use self::cancellation::Cancellation;
 pub(crate) use self::cancellation::OpenOrder;
-pub use self::captured::{Captured, CapturedEnd, ParentDeath};
+pub use self::captured::{Captured, CapturedEnd};
 pub use self::limits::{Limits, limits};
 pub use self::own_stdin::{OwnStdin, own_stdin, stdin_is_ready};
+pub use self::parent_death::ParentDeath;
 pub use self::user::{user_exists, user_name};
 pub use platform::{
-    ClientEnd, ExitWatch, Held, Kernel, NewestPid, endless_pipe, give_back_memory, hold_text,
-    keep_memory_together, release_later,
+    ClientEnd, ExitWatch, Held, Kernel, MountViews, NewestPid, endless_pipe, give_back_memory,
+    hold_text, keep_memory_together, release_later, return_free_ends,
 };
 pub use spawn::{
-    Attended, EnvChanges, Spawn, Stdio, adopt_orphans, become_command, become_program, inherited,
-    is_ignored, reap, start_reader,
+    Attended, EnvChanges, REPOSITORY_VARIABLES, Spawn, Stdio, adopt_orphans, become_command,
+    become_program, inherited, is_ignored, reap, start_reader,
 };
 
 use crate::model::{ProcId, Time};
@@ -213,23 +216,6 @@ impl Table {
     pub fn process(&self, pid: u32) -> Option<&Process> {
         let at = self.processes.binary_search_by_key(&pid, |process| process.id.pid);
         at.ok().map(|at| &self.processes[at])
-    }
-}
-
-/// Most ancestors that are read: a longer chain of parents is cut.
-const MAX_ANCESTORS: usize = 4096;
-
-impl Kernel {
-    /// Returns the parent of a process, its parent, and so on, each read when it is needed. Ends at the
-    /// first process, and where a parent is younger than its child: the real parent has ended, and its
-    /// pid belongs to another process.
-    pub fn ancestors(&self, process: &Process) -> impl Iterator<Item = Process> + '_ {
-        let above = |child: &Process| {
-            let pid = Some(child.parent_pid).filter(|pid| *pid > 0 && *pid != child.id.pid)?;
-            let parent = self.process(pid).ok().flatten()?;
-            (parent.id.start_ticks <= child.id.start_ticks).then_some(parent)
-        };
-        std::iter::successors(above(process), move |child| above(child)).take(MAX_ANCESTORS)
     }
 }
 

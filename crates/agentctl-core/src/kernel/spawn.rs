@@ -16,7 +16,31 @@ use rustix::process::{
 };
 
 use super::cancellation::Cancellation;
+use super::parent_death::{ParentDeath, die_with};
 use crate::model::Exit;
+
+/// The variables of git that name a repository, its index or its objects: `git rev-parse --local-env-vars` of all
+/// versions that can be used, and the quarantine of a push. git sets them for aliases and hooks. In another directory they would lead every `git` of a
+/// started program to that repository, so no program that is started here inherits them. `GIT_CONFIG_COUNT` is not
+/// among them: only a person sets it.
+pub const REPOSITORY_VARIABLES: [&str; 16] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
 
 /// The destination of one of the three standard streams.
 #[derive(Debug)]
@@ -27,7 +51,7 @@ pub enum Stdio {
     File(File),
 }
 
-/// A program to start. It inherits the environment of this process, with these changes.
+/// A program to start. It inherits the environment of this process without [`REPOSITORY_VARIABLES`], with these changes.
 #[derive(Debug)]
 pub struct Spawn {
     /// The program file.
@@ -89,20 +113,25 @@ impl Spawn {
     /// Runs the program until it exits, in a process group of its own, and keeps at most `most` bytes
     /// of its output. After the timeout the group is killed. `stdout` and `stderr` are ignored.
     pub fn attended(self, limit: Duration, most: u64) -> io::Result<Attended> {
-        self.attended_in_order(limit, most, &Cancellation::default())
+        self.attended_in_order(limit, most, (&Cancellation::default(), ParentDeath::Outlive))
     }
 
-    /// Does the same for an order that can be called off: the group is ended then.
+    /// Does the same for an order that can be called off: the group is ended then. Also says what becomes of the program
+    /// if this process is killed.
     pub fn attended_in_order(
         self,
         limit: Duration,
         most: u64,
-        cancellation: &Cancellation,
+        (cancellation, parent_death): (&Cancellation, ParentDeath),
     ) -> io::Result<Attended> {
         let (mut said, output) = io::pipe()?;
         let mut command = command(&self.program, &self.args, &self.set, &self.unset);
         command.current_dir(&self.cwd).process_group(0).stdin(stream(self.stdin));
         command.stdout(output.try_clone()?).stderr(output);
+        if let Some(parent) = parent_death.parent() {
+            // SAFETY: the calls are async-signal-safe and touch no memory of the parent. This thread waits for the end.
+            unsafe { command.pre_exec(move || die_with(parent)) };
+        }
         let mut child = command.spawn()?;
         // The command holds the write end of the pipe; without it the pipe ends with the program.
         drop(command);
@@ -124,7 +153,7 @@ impl Spawn {
             let _ended = group.map(look);
             let _unheard = sender.send(());
         });
-        let watched = group.map(|group| cancellation.watch(group));
+        let watched = group.map(|group| cancellation.watch(group, parent_death));
         let in_time = ended.recv_timeout(limit).is_ok();
         drop(watched);
         let exit = if in_time {
@@ -192,15 +221,16 @@ fn close_the_rest_on_exec() {
     }
 }
 
-/// Replaces this process by another program, with one more variable set. Returns only if that fails.
+/// Replaces this process by another program, with one more variable set and all others as they are. Returns only if
+/// that fails.
 #[must_use]
+#[allow(clippy::disallowed_methods)] // this room starts programs
 pub fn become_program(program: &OsStr, args: &[OsString], name: &str, value: &str) -> io::Error {
-    let set = [(OsString::from(name), OsString::from(value))];
-    command(Path::new(program), args, &set, &[]).exec()
+    Command::new(program).args(args).env(name, value).exec()
 }
 
-/// Replaces this process by another program, in this directory and with these changes of the environment. It
-/// keeps the three standard streams and no other descriptor. Returns only if that fails.
+/// Replaces this process by another program, in this directory, without [`REPOSITORY_VARIABLES`] and with these changes
+/// of the environment. It keeps the three standard streams and no other descriptor. Returns only if that fails.
 #[must_use]
 pub fn become_command(
     program: &Path,
@@ -256,7 +286,7 @@ pub fn reap() -> io::Result<Option<(u32, Exit)>> {
     }
 }
 
-#[allow(clippy::disallowed_methods)] // the one place that may
+#[allow(clippy::disallowed_methods)] // this room starts programs
 fn command(
     program: &Path,
     args: &[OsString],
@@ -265,7 +295,7 @@ fn command(
 ) -> Command {
     let mut command = Command::new(program);
     command.args(args);
-    for name in unset {
+    for name in REPOSITORY_VARIABLES.into_iter().chain(unset.iter().map(String::as_str)) {
         command.env_remove(name);
     }
     for (name, value) in set {

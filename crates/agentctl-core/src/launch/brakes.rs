@@ -14,7 +14,7 @@ use super::{LaunchError, io};
 use crate::fleet::Fleet;
 use crate::host::{Host, LaunchLimits};
 use crate::inbox::{Answerer, AnswererAbove, AnswererLink};
-use crate::kernel::{Brief, Environ, Process};
+use crate::kernel::{Brief, Environ, Liveness, Process};
 use crate::marks::{self, LAUNCHED_BY, LaunchMark, MARKER, Marker, hook};
 use crate::model::ProcId;
 use crate::native::private;
@@ -23,6 +23,8 @@ use crate::state_files::{EnterError, open_mutex, take};
 
 /// The lock file in the runtime folder under which live children are counted.
 const LOCK_FILE: &str = "children.lock";
+/// Most readings of the line of processes above a launch, if one of them ends while it is read.
+const MAX_LOOKS: u32 = 6;
 
 /// A launch from below an agent that may go on.
 pub(super) struct Braked {
@@ -32,9 +34,39 @@ pub(super) struct Braked {
 }
 
 /// Returns the brakes of a launch by this process; `None` if no agent is above it and no mark of one in the
-/// environment. Fails if the launched agent
-/// would be too deep, or if that is not known.
+/// environment. Fails if the launched agent would be too deep, or if that is not known.
+///
+/// A process of the line that ends while the line is read leaves another line behind, which is read anew: the
+/// `agentctl launch` above an agent's shim ends in the moment in which that agent may launch the next one.
 pub(super) fn of_this_process(fleet: &Fleet) -> Result<Option<Braked>, LaunchError> {
+    let mut looks = 1;
+    loop {
+        match look(fleet) {
+            Err(Unread::Ended(_)) if looks < MAX_LOOKS => {
+                std::thread::park_timeout(std::time::Duration::from_millis(1 << looks));
+                looks += 1;
+            }
+            Err(Unread::Ended(why)) => return Err(LaunchError::UnknownDepth { why }),
+            Err(Unread::Refused(error)) => return Err(error),
+            Ok(braked) => return Ok(braked),
+        }
+    }
+}
+
+/// Why a look at the processes above a launch does not let it go on.
+enum Unread {
+    /// A process of the line ended while the line was read, for this reason of a refusal.
+    Ended(String),
+    Refused(LaunchError),
+}
+
+impl From<LaunchError> for Unread {
+    fn from(error: LaunchError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+fn look(fleet: &Fleet) -> Result<Option<Braked>, Unread> {
     let kernel = &fleet.host.kernel;
     let unknown = |why: String| LaunchError::UnknownDepth { why };
     let this = kernel.process(std::process::id()).map_err(|error| unknown(error.to_string()))?;
@@ -44,9 +76,10 @@ pub(super) fn of_this_process(fleet: &Fleet) -> Result<Option<Braked>, LaunchErr
     }
     let caller = Answerer::this_process(fleet);
     if let Some(why) = caller.unseen {
-        return Err(unknown(why));
+        return Err(unknown(why).into());
     }
-    let inherited = inherited_marks(&fleet.host, &this);
+    let inherited =
+        inherited_marks(&fleet.host, &this).map_err(|error| unknown(error.to_string()))?;
     if caller.above.is_empty() && inherited.is_empty() {
         return Ok(None);
     }
@@ -55,7 +88,7 @@ pub(super) fn of_this_process(fleet: &Fleet) -> Result<Option<Braked>, LaunchErr
     let limits = above.limits(limits(fleet, &caller));
     let depth = above.depth;
     if depth >= limits.depth {
-        return Err(LaunchError::TooDeep { depth, limit: limits.depth });
+        return Err(LaunchError::TooDeep { depth, limit: limits.depth }.into());
     }
     let mark = mark(&fleet.host, &caller, (depth + 1, limits));
     Ok(Some(Braked { mark, limits }))
@@ -120,9 +153,13 @@ impl Braked {
 }
 
 /// Returns the run of a process, if it is the shim or the agent of a launch by the same parent. A shim whose
-/// environment cannot be read counts, because it may be one.
+/// environment cannot be read counts, because it may be one. A shim whose agent has ended, and that stays above
+/// the orphans of the agent, does not.
 fn child_of(host: &Host, process: &Process, mark: &LaunchMark, until: Instant) -> Option<String> {
     let shim = marks::shim_of(process).map(str::to_owned);
+    if shim.as_deref().is_some_and(|run| Runs::of(host).run(run).agent_has_ended(host)) {
+        return None;
+    }
     let values = loop {
         match host.kernel.environ_now(&process.id, &[LAUNCHED_BY, MARKER]) {
             Ok(Environ::Values(values)) => break values,
@@ -145,7 +182,8 @@ fn child_of(host: &Host, process: &Process, mark: &LaunchMark, until: Instant) -
 /// Says whether an agent may be above a process, by names and marks only: a person's launch pays no look.
 fn may_be_below(fleet: &Fleet, this: &Process) -> bool {
     let kernel = &fleet.host.kernel;
-    let line: Vec<Process> = std::iter::once(this.clone()).chain(kernel.ancestors(this)).collect();
+    // A line that is not complete is left to the whole check.
+    let Ok(line) = kernel.line(this) else { return true };
     let controls = fleet.adapters.iter().filter_map(|adapter| adapter.control());
     let mut variables: Vec<&str> =
         controls.flat_map(|control| control.own_variables().iter().copied()).collect();
@@ -168,10 +206,10 @@ fn may_be_below(fleet: &Fleet, this: &Process) -> bool {
 }
 
 /// Returns the limits that count for a caller. Raised limits count only in the configuration file with which the
-/// agents above were started: a process below an agent can name another file.
+/// agents above were started, and as it was then: a process below an agent can name another file or change this one.
 fn limits(fleet: &Fleet, caller: &Answerer) -> LaunchLimits {
     let (configured, usual) = (fleet.host.launch_limits, LaunchLimits::default());
-    if caller.shares_configuration(fleet) {
+    if caller.shares_configuration(fleet) && caller.began_after_configuration(fleet) {
         return configured;
     }
     LaunchLimits {
@@ -204,7 +242,7 @@ struct Marked {
 }
 
 impl Marked {
-    fn of(host: &Host, caller: &Answerer) -> Result<Self, LaunchError> {
+    fn of(host: &Host, caller: &Answerer) -> Result<Self, Unread> {
         let mut all = Self::default();
         for (nearer, level) in levels(caller).iter().enumerate() {
             let nearer = u32::try_from(nearer).unwrap_or(u32::MAX);
@@ -233,7 +271,8 @@ impl Marked {
 /// Returns the agents above, nearest first.
 fn levels(caller: &Answerer) -> Vec<Level<'_>> {
     let mut levels: Vec<Level<'_>> = Vec::new();
-    let above = caller.above.iter().filter(|above| above.link != AnswererLink::Launcher);
+    let is_launcher = |link| matches!(link, AnswererLink::Launcher | AnswererLink::EndedLauncher);
+    let above = caller.above.iter().filter(|above| !is_launcher(above.link));
     for link in above {
         let is_agent = matches!(link.link, AnswererLink::Agent | AnswererLink::Shim);
         match levels.iter_mut().find(|level| level.is_of(link)) {
@@ -251,15 +290,15 @@ fn levels(caller: &Answerer) -> Vec<Level<'_>> {
 
 /// Returns the marks that a process above the caller proves: by its own environment, by that of the agent whose
 /// marker it carries, and by the copies in the folders of their runs.
-fn marks_above(host: &Host, link: &AnswererAbove) -> Result<Vec<LaunchMark>, LaunchError> {
-    let unreadable = |why: String| LaunchError::UnknownDepth {
-        why: format!(
-            "the environment of process {} above this one cannot be read: {why}",
-            link.pid
-        ),
+fn marks_above(host: &Host, link: &AnswererAbove) -> Result<Vec<LaunchMark>, Unread> {
+    let process = match host.kernel.process(link.pid) {
+        Ok(Some(process)) => process,
+        Ok(None) => return Err(Unread::Ended(unreadable(link.pid, "it has ended"))),
+        Err(error) => {
+            let why = unreadable(link.pid, &error.to_string());
+            return Err(LaunchError::UnknownDepth { why }.into());
+        }
     };
-    let process = host.kernel.process(link.pid).map_err(|error| unreadable(error.to_string()))?;
-    let process = process.ok_or_else(|| unreadable("it has ended".to_owned()))?;
     let copy = |run: &str| {
         let spec = Runs::of(host).run(run).spec()?;
         LaunchMark::parse(&spec.launched_by?)
@@ -269,7 +308,7 @@ fn marks_above(host: &Host, link: &AnswererAbove) -> Result<Vec<LaunchMark>, Lau
         Ok(values) => values,
         // The copy in the run's folder says it too.
         Err(_) if !found.is_empty() => return Ok(found),
-        Err(error) => return Err(unreadable(error.to_string())),
+        Err(error) => return Err(unread(host, &process.id, &error)),
     };
     found.extend(own);
     if let Some(marker) = marker {
@@ -277,20 +316,34 @@ fn marks_above(host: &Host, link: &AnswererAbove) -> Result<Vec<LaunchMark>, Lau
         let agent = host.kernel.process(marker.pid).ok().flatten();
         let agent = agent.filter(|agent| marker.names(&agent.id) && agent.id != process.id);
         if let Some(agent) = agent {
-            let (mark, _) = marks_of(host, &agent.id).map_err(|e| unreadable(e.to_string()))?;
+            let (mark, _) =
+                marks_of(host, &agent.id).map_err(|error| unread(host, &agent.id, &error))?;
             found.extend(mark);
         }
     }
     Ok(found)
 }
 
+fn unreadable(pid: u32, why: &str) -> String {
+    format!("the environment of process {pid} above this one cannot be read: {why}")
+}
+
+/// Says whether the environment of a process cannot be read because the process has ended.
+fn unread(host: &Host, process: &ProcId, error: &std::io::Error) -> Unread {
+    let why = unreadable(process.pid, &error.to_string());
+    if host.kernel.liveness(process) == Liveness::Gone {
+        return Unread::Ended(why);
+    }
+    LaunchError::UnknownDepth { why }.into()
+}
+
 /// Returns the marks that this process and those above it have inherited, also from agents that have ended: a
 /// process that an agent left behind is still not a person. `None` stands for an agent without a launch mark.
-fn inherited_marks(host: &Host, this: &Process) -> Vec<Option<LaunchMark>> {
-    let line = std::iter::once(this.clone()).chain(host.kernel.ancestors(this));
-    let marks = line.filter_map(|process| marks_of(host, &process.id).ok());
+fn inherited_marks(host: &Host, this: &Process) -> std::io::Result<Vec<Option<LaunchMark>>> {
+    let marks =
+        host.kernel.line(this)?.into_iter().filter_map(|process| marks_of(host, &process.id).ok());
     let marked = marks.filter(|(mark, marker)| mark.is_some() || marker.is_some());
-    marked.map(|(mark, _)| mark).collect()
+    Ok(marked.map(|(mark, _)| mark).collect())
 }
 
 fn marks_of(

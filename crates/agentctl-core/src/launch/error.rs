@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::LaunchOrder;
 use crate::adapters::control::Refusal;
+use crate::kernel::Cancellation;
 use crate::locks::Holder;
 use crate::model::{Exit, Fault, Session};
 
@@ -130,6 +132,18 @@ pub enum LaunchError {
         /// The agent's output so far.
         words: String,
     },
+    /// A signal called the launch off before the agent had told its session; the agent was ended.
+    #[error("interrupted: {agent} had not told its session id and was stopped")]
+    CalledOff {
+        /// The adapter.
+        agent: &'static str,
+    },
+    /// A signal called the launch off before the agent was started.
+    #[error("interrupted: {agent} was not started")]
+    NotBegun {
+        /// The adapter.
+        agent: &'static str,
+    },
     /// The remote server did not answer: whether the session was started is unknown.
     #[error("{agent}: {why}")]
     Unanswered {
@@ -172,6 +186,21 @@ pub enum LaunchError {
         /// Why it failed.
         source: std::io::Error,
     },
+}
+
+impl LaunchOrder {
+    /// Says whether the launch was called off.
+    pub(super) fn is_called_off(&self) -> bool {
+        self.cancellation.as_ref().is_some_and(Cancellation::is_cancelled)
+    }
+
+    /// Fails once the launch of an agent that was started was called off.
+    pub(super) fn check_called_off(&self) -> Result<(), LaunchError> {
+        if self.is_called_off() {
+            return Err(LaunchError::CalledOff { agent: self.adapter.name() });
+        }
+        Ok(())
+    }
 }
 
 fn wanted(more: usize) -> String {

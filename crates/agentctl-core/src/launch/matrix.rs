@@ -198,6 +198,9 @@ fn slot_prefix(number: usize) -> String {
     format!("[[slot]] {number}: ")
 }
 
+/// The refusal of a `[[slot]]` without a prompt in a file that has several.
+const SEVERAL_PROMPTS: &str = "it has no prompt: of several prompts in the file it takes none";
+
 /// The values that multiply.
 struct Lists {
     adapters: Vec<Option<String>>,
@@ -224,7 +227,12 @@ fn slots(
     }
     if let Some(entry) = Entry::of(source, table, "", "slot") {
         for (number, item) in entry.tables()?.into_iter().enumerate() {
-            slots.push(slot(source, item, number + 1, &lists)?);
+            let slot = slot(source, item, number + 1, &lists)?;
+            if slot.prompt.is_none() && lists.prompts.len() > 1 {
+                let hint = Some("write `prompt = \"…\"` into it".to_owned());
+                return Err(MatrixError { hint, ..entry.wrong_table(number, SEVERAL_PROMPTS) });
+            }
+            slots.push(slot);
         }
     }
     let without = |slot: &SlotRequest| slot.prompt.is_none();

@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io::Write;
 
-use super::{LaunchError, Starting, io, last_output, output};
+use super::first_output::last_output;
+use super::{LaunchError, Starting, io, output};
 use crate::adapters::control::StartStdin;
 use crate::host::Host;
 use crate::kernel::{Spawn, Stdio};

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 
-use super::{AgentEnd, FirstOutputWait, LaunchError, last_output};
+use super::LaunchError;
+use super::first_output::{AgentEnd, FirstOutputWait, last_output};
 use crate::adapters::control::{PrivateServer, Refusal, Unbegun};
 use crate::adapters::{Adapter, Depth, Root, Turn};
 use crate::fleet::{self, Fleet};
@@ -57,6 +58,7 @@ impl FirstOutputWait<'_> {
             if let Some(AgentEnd(exit)) = self.over() {
                 return Err(self.died(exit, &self.first_output()));
             }
+            self.launch.check_called_off()?;
             if let Some(process) = self.process() {
                 let look = fleet::look(self.fleet, limit);
                 match server.begin(&look, &process, &self.launch.order, message) {

@@ -5,10 +5,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::identity::digest;
-use super::{Evidence, InternedName, ProcId, ReasonKind, Session, Time, ToolCall, shorten, word};
+use super::{
+    Evidence, InternedName, Locator, ProcId, ReasonKind, Session, Target, Time, ToolCall, shorten,
+    word,
+};
 
-/// Largest text of one part of an ask, in bytes. A longer text is cut, and the part says so.
-pub const MAX_PART_BYTES: usize = 64 << 10;
+/// Largest text of one part of an ask, in bytes. A longer text is cut, the part says so, and the ask cannot be allowed
+/// here: nobody has seen what would be allowed.
+pub const MAX_PART_BYTES: usize = 1 << 20;
 /// Number of characters of the id of an ask.
 pub const ASK_ID_CHARS: usize = 32;
 /// Fewest characters of its id by which an ask can be named.
@@ -151,6 +155,19 @@ impl AskPart {
     }
 }
 
+impl AskPart {
+    /// Says whether only its beginning is here.
+    fn is_cut(&self) -> bool {
+        match self {
+            Self::Command { cut, .. }
+            | Self::Text { cut, .. }
+            | Self::Plan { cut, .. }
+            | Self::Diff { cut, .. }
+            | Self::Json { cut, .. } => *cut,
+        }
+    }
+}
+
 fn cut_text(text: &str) -> (String, bool) {
     let end = text.floor_char_boundary(MAX_PART_BYTES);
     (text[..end].to_owned(), end < text.len())
@@ -168,7 +185,7 @@ pub struct AskOption {
 /// One question of an ask. Most asks that are questions have one field.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct AskField {
-    /// The name of the field in `answer --field`.
+    /// The name of the field in `answer --field`; its number, counted from 1, names it too.
     pub id: String,
     /// A short heading.
     pub header: Option<String>,
@@ -285,6 +302,11 @@ impl AskChoice {
     #[must_use]
     pub fn always_key(number: usize) -> String {
         format!("always:{number}")
+    }
+
+    /// Says whether it lets the agent do what it asks for.
+    fn allows(&self) -> bool {
+        self.key == Self::ALLOW || self.rule_number().is_some()
     }
 
     /// Returns the number of the rule that this decision stores.
@@ -413,6 +435,18 @@ impl Ask {
         self.title = shorten(title, MAX_TITLE_CHARS);
     }
 
+    /// Returns the name of its session.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        let locator = |id| Locator { id, path: None, parent: None };
+        Target {
+            adapter: self.adapter,
+            root: self.root.clone(),
+            session: self.session_id.clone().map(locator),
+            pid: self.pid.filter(|_| self.session_id.is_none()),
+        }
+    }
+
     /// Computes the id from the session, the agent's own id of the request, and everything that an answer
     /// agrees to, the rules that it can store included. Called when these are complete.
     pub fn identify(&mut self, session: &Session, native: &str) {
@@ -420,6 +454,9 @@ impl Ask {
         let serving = session.processes.first().map(|serving| process(&serving.id));
         let subject = session.id.clone().or(serving).unwrap_or_default();
         let tool = self.tool.as_ref().map(|tool| format!("{}\u{0}{}", tool.name, tool.input));
+        if self.parts.iter().any(AskPart::is_cut) {
+            self.choices.retain(|choice| !choice.allows());
+        }
         let shown = (&self.parts, &self.fields, &self.choices);
         let shown = serde_json::to_string(&shown).unwrap_or_default();
         native.clone_into(&mut self.native);
@@ -450,6 +487,7 @@ impl Ask {
 
 /// The answer to one field.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct FieldAnswer {
     /// The field.
     pub field: String,
@@ -459,7 +497,7 @@ pub struct FieldAnswer {
 
 /// An answer to an ask.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reply {
     /// Allow it once.
     Allow,
@@ -488,6 +526,20 @@ impl Reply {
             Self::Fields(_) => None,
         }
     }
+
+    /// Returns the reply with `(secret)` in the place of the values of secret fields: a document about an answer is
+    /// written to files and logs.
+    #[must_use]
+    pub fn without_secrets(&self, ask: &Ask) -> Self {
+        let is_secret = |id: &str| ask.fields.iter().any(|field| field.id == id && field.secret);
+        let mut reply = self.clone();
+        if let Self::Fields(answers) = &mut reply {
+            for answer in answers.iter_mut().filter(|answer| is_secret(&answer.field)) {
+                answer.values = vec!["(secret)".to_owned()];
+            }
+        }
+        reply
+    }
 }
 
 #[cfg(test)]
@@ -513,5 +565,20 @@ mod tests {
         for other in [id("r2", "ls", "ls"), id("r1", "rm", "ls"), id("r1", "ls", "*")] {
             assert_ne!(shown, other);
         }
+    }
+
+    #[test]
+    fn a_secret_answer_is_not_repeated() {
+        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
+        let field = |id: &str| AskField::question(id, "?", Vec::new());
+        ask.fields = vec![field("colour"), AskField { secret: true, ..field("token") }];
+        let reply = |token: &str| {
+            let answer = |field: &str, value: &str| FieldAnswer {
+                field: field.to_owned(),
+                values: vec![value.to_owned()],
+            };
+            Reply::Fields(vec![answer("colour", "red"), answer("token", token)])
+        };
+        assert_eq!(reply("hunter2").without_secrets(&ask), reply("(secret)"));
     }
 }

@@ -172,6 +172,14 @@ pub struct Session {
 }
 
 impl Session {
+    /// Returns the time from its start to its end, or to its last activity, in milliseconds; to now if it is live.
+    #[must_use]
+    pub fn lifetime_ms(&self, now: Time) -> Option<u64> {
+        let end =
+            if self.status.is_live() { Some(now) } else { self.ended_at.or(self.last_activity_at) };
+        u64::try_from(end?.millis() - self.started_at?.millis()).ok()
+    }
+
     /// Says whether this process serves it.
     #[must_use]
     pub fn is_served_by(&self, process: &ProcId) -> bool {
@@ -195,5 +203,31 @@ impl Session {
             session: self.id.as_ref().map(locator),
             pid: self.id.is_none().then_some(self.pid).flatten(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_live_session_lasts_until_now_and_an_ended_one_until_its_end() {
+        let time = |seconds: i64| Time::from_millis(seconds * 1000).expect("a time");
+        let lifetime = |status: &str, ended: Option<Time>| {
+            let session = json!({
+                "id": "a", "adapter": "any", "root": "", "status": status, "processes": [],
+                "hosted": false, "notes": [], "evidence": [], "started_at": time(10),
+                "last_activity_at": time(10), "ended_at": ended,
+            });
+            let session: Session = serde_json::from_value(session).expect("a session");
+            session.lifetime_ms(time(70))
+        };
+        for live in ["running", "waiting", "idle"] {
+            assert_eq!(lifetime(live, None), Some(60_000), "{live}");
+        }
+        assert_eq!(lifetime("stopped", Some(time(12))), Some(2_000));
+        assert_eq!(lifetime("stopped", None), Some(0));
     }
 }

@@ -49,9 +49,28 @@ impl Tree<'_> {
         }
     }
 
+    /// Finds the shims of earlier runs of the session, which stay above the orphans of their ended agents.
+    fn find_earlier_runs(&mut self, table: &ProcessTable) {
+        let Some((adapter, id)) = self.roots.session.clone() else { return };
+        for seen in table.values().filter(|seen| !seen.is_outsider()) {
+            let shim = &seen.process.id;
+            let Some(run) = shim_of(&seen.process).filter(|run| !self.roots.is_own_run(run)) else {
+                continue;
+            };
+            let is_shim = self.folders.is_shim(run, shim);
+            let agent = self.folders.ended_agent(run, (adapter, &id)).filter(|_| is_shim);
+            if let Some(agent) = agent {
+                self.roots.earlier_runs.push(run.to_owned());
+                self.roots.marked.push(agent);
+                self.shims.push(shim.clone());
+            }
+        }
+    }
+
     /// Finds the run's shim: the process that the run's folder names; or, if the folder is gone, an
     /// ancestor of the agent that runs this program with that run in its arguments.
     fn find_shims(&mut self, table: &ProcessTable) {
+        self.find_earlier_runs(table);
         let Some(run) = self.roots.run.clone() else { return };
         let agents = self.roots.agents.iter().filter_map(|a| table.get(&a.pid));
         let above: Vec<&ProcId> =
@@ -151,7 +170,7 @@ impl Tree<'_> {
         let id = &seen.process.id;
         let marker = seen.marker.as_ref().filter(|m| m.names(id)).map(|m| m.run.as_str());
         let claimed = [shim_of(&seen.process), marker].into_iter().flatten();
-        let mut others = claimed.filter(|run| self.roots.run.as_deref() != Some(run));
+        let mut others = claimed.filter(|run| !self.roots.is_own_run(run));
         others.any(|run| self.folders.names(run, id))
     }
 
@@ -212,7 +231,7 @@ impl Tree<'_> {
         if self.roots.by_force && self.is_wholly_marked(seen) {
             return Membership::Claimed;
         }
-        let of_run = seen.marker.as_ref().is_some_and(|m| Some(&m.run) == self.roots.run.as_ref());
+        let of_run = seen.marker.as_ref().is_some_and(|m| self.roots.is_own_run(&m.run));
         let variable = if of_run {
             Some(MARKER)
         } else {
@@ -228,7 +247,7 @@ impl Tree<'_> {
         let Some(marker) = &seen.marker else { return false };
         let began = seen.process.id.start_ticks;
         !seen.is_outsider()
-            && Some(&marker.run) == self.roots.run.as_ref()
+            && self.roots.is_own_run(&marker.run)
             && self.roots.marked.iter().any(|agent| {
                 marker.names(agent) && began >= agent.start_ticks && seen.process.id != *agent
             })

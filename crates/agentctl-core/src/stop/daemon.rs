@@ -1,14 +1,10 @@
 //! Finds this user's daemon process: the kernel names the process that listens on its socket.
 
-use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use rustix::fs::OFlags;
 
 use super::run_folders::is_this_program;
 use crate::host::{DAEMON_LOCK, DAEMON_SOCKET, Host};
@@ -18,8 +14,6 @@ use crate::talk;
 
 /// Largest content of the lock file that is read: the path of a socket.
 const MAX_LOCK_FILE_BYTES: u64 = 4096;
-/// Longest path that fits into a socket address.
-const ADDRESS_BYTES: usize = 104;
 /// Timeout for connecting to a daemon whose queue of connections is full.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -54,18 +48,5 @@ fn connect(host: &Host, socket: &Path) -> Option<UnixStream> {
     if !meta.is_dir() || meta.uid() != host.kernel.uid() || meta.mode() & 0o022 != 0 {
         return None;
     }
-    let (path, _open) = address(folder, socket)?;
-    talk::connect_unix(&path, CONNECT_TIMEOUT).ok()
-}
-
-/// Returns a path of the socket that fits into an address, and the directory that must stay open while that
-/// path is used.
-fn address(folder: &Path, socket: &Path) -> Option<(PathBuf, Option<File>)> {
-    if socket.as_os_str().len() < ADDRESS_BYTES {
-        return Some((socket.to_owned(), None));
-    }
-    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
-    let open = OpenOptions::new().read(true).custom_flags(flags).open(folder).ok()?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
-    Some((path.join(socket.file_name()?), Some(open)))
+    talk::connect_unix(socket, CONNECT_TIMEOUT).ok()
 }

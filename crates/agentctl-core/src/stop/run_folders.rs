@@ -58,6 +58,16 @@ impl<'a> RunFolders<'a> {
         self.started(run).is_some_and(|started| started.shim.as_ref() == Some(process))
     }
 
+    /// Returns the agent of a run of this session, if it has ended.
+    pub(super) fn ended_agent(&self, run: &str, (adapter, id): (&str, &str)) -> Option<ProcId> {
+        let agent = self.started(run)?.process;
+        let run = self.runs.run(run);
+        let is_of_session = run.session().as_deref() == Some(id)
+            && run.spec().is_some_and(|spec| spec.adapter == adapter);
+        let has_ended = self.host.kernel.liveness(&agent) == Liveness::Gone;
+        (is_of_session && has_ended).then_some(agent)
+    }
+
     /// Returns the shim of a run that died before it wrote how its agent ended.
     pub(super) fn lost_shim(&self, run: &str) -> Option<ProcId> {
         let shim = self.started(run)?.shim?;

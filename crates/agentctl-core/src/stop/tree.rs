@@ -58,7 +58,12 @@ pub(super) struct Roots {
     pub(super) servers: Vec<ProcId>,
     /// The run that launched the session.
     pub(super) run: Option<String>,
-    /// The processes that a marker of that run may name: its agent, alive or ended.
+    /// The adapter and the id of the session, by which the folders of its earlier runs name it; `None` in a home that
+    /// only processes name.
+    pub(super) session: Option<(&'static str, String)>,
+    /// Earlier runs of the session: their agents have ended, and their shims stay above the orphans.
+    pub(super) earlier_runs: Vec<String>,
+    /// The processes that a marker of one of these runs may name: its agent, alive or ended.
     pub(super) marked: Vec<ProcId>,
     /// End also the processes that only a complete marker of the run links to its agent (`--force`).
     pub(super) by_force: bool,
@@ -68,6 +73,13 @@ pub(super) struct Roots {
     pub(super) others: Vec<Other>,
     /// Adapters that failed to list their sessions: processes that look like their agents are not ended.
     pub(super) doubtful: Vec<&'static dyn Adapter>,
+}
+
+impl Roots {
+    /// Says whether a run is one of this session.
+    pub(super) fn is_own_run(&self, run: &str) -> bool {
+        self.run.as_deref() == Some(run) || self.earlier_runs.iter().any(|earlier| earlier == run)
+    }
 }
 
 /// One process that the session started.

@@ -1,10 +1,11 @@
 //! The worktree that a text names, and the group that a worktree belongs to. All commands judge both here.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::facts::Reader;
 use super::{ref_part, short_branch};
-use crate::git::{Git, GitError, WorktreeEntry};
+use crate::git::{Git, GitError, Repository, WorktreeEntry};
 use crate::host::Host;
 use crate::names::split_group;
 
@@ -49,6 +50,22 @@ pub fn worktrees_here(
     Ok(reader.entries.iter().skip(1).map(called).collect())
 }
 
+/// Returns the name of the worktree with this top; `None` if it has none, or is the main working tree.
+pub fn name_at(
+    host: &Host,
+    git: &Git,
+    top: &Path,
+    prefix: &str,
+) -> Result<Option<String>, GitError> {
+    let repository = git.repository(top)?;
+    if repository.git_dir == repository.common {
+        return Ok(None);
+    }
+    let reader = Reader::new(host, git, &repository, prefix)?;
+    let entry = reader.entries.iter().find(|entry| entry.path == top);
+    Ok(entry.and_then(|entry| reader.name(entry)).map(str::to_owned))
+}
+
 /// Says whether a text is the name of a worktree, or its branch with or without `refs/heads/`.
 pub(super) fn is_called(name: Option<&str>, branch: Option<&str>, text: &str) -> bool {
     name == Some(text) || branch == Some(text) || branch.map(short_branch) == Some(text)
@@ -60,6 +77,20 @@ pub(super) fn is_called(name: Option<&str>, branch: Option<&str>, text: &str) ->
 pub fn slot_in<'a>(name: &'a str, group: &str) -> Option<&'a str> {
     let (own, slot) = split_group(name)?;
     (own == group || own == ref_part(group)).then_some(slot)
+}
+
+/// Returns the folders that hold worktrees of a repository: those of its worktrees now, and the one beside it.
+pub(crate) fn worktree_folders(
+    git: &Git,
+    repository: &Repository,
+) -> Result<BTreeSet<PathBuf>, GitError> {
+    let linked = git.worktrees(&repository.common)?.into_iter().skip(1);
+    let mut folders: BTreeSet<PathBuf> =
+        linked.filter_map(|entry| Some(entry.path.parent()?.to_owned())).collect();
+    let mut own = repository.main.clone().into_os_string();
+    own.push(".worktrees");
+    folders.insert(own.into());
+    Ok(folders)
 }
 
 #[cfg(test)]

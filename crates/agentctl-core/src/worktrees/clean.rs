@@ -10,6 +10,8 @@ mod commits;
 mod interrupted;
 mod leftovers;
 mod occupants;
+mod records;
+mod remotes;
 mod remove;
 mod repositories;
 mod rescued;
@@ -20,16 +22,24 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::check::files;
 use self::check::{Finding, Override};
+pub(super) use self::check::{OPERATIONS, files};
+pub use self::interrupted::{MAX_WORKTREE_FOLDER_BYTES, left_aside};
 use self::occupants::Occupants;
 pub use self::rescued::RescuedRef;
+pub(super) use self::select::worktree_of;
 use super::rescue::Rescue;
-use super::{WorktreeFacts, WorktreeSettings, short_branch};
+use super::{WorktreeFacts, WorktreeSettings, name_of, short_branch};
 use crate::fleet::Fleet;
 use crate::git::{Git, GitError, Repository, WorktreeEntry};
+use crate::locks::announce;
 use crate::model::Fault;
 use crate::names::split_group;
+
+/// The name of this order for other processes.
+const CLEAN: &str = "clean";
+/// Why a worktree is kept if the order is called off while it is checked.
+const CALLED_OFF: &str = "the clean was interrupted";
 
 /// The worktrees that are meant.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -156,7 +166,10 @@ pub struct Cleaned {
     pub worktrees: Vec<CleanedWorktree>,
     /// The old rescue refs, the oldest first; only for [`CleanSelection::Rescued`].
     pub rescued: Vec<RescuedRef>,
-    /// Remains of earlier cleans that cannot be deleted.
+    /// Directories that earlier, interrupted cleans did not delete completely, and that are deleted now; with `dry_run`
+    /// they would be.
+    pub finished: Vec<PathBuf>,
+    /// Remains of earlier cleans that are not deleted.
     pub warnings: Vec<String>,
     /// The sources that could not be asked for sessions.
     pub faults: Vec<Fault>,
@@ -179,14 +192,24 @@ pub fn clean(
     }
     let selected = select::select(fleet, &git, order)?;
     cleaned.faults.extend(selected.faults);
+    // If it is called off, the worktree that is checked is renamed back, and one that is removed is removed completely.
+    let _order = (!order.dry_run).then(|| fleet.cancellation.open());
+    let is_called_off = || !order.dry_run && fleet.cancellation.is_cancelled();
     for (repository, targets) in selected.targets {
-        let site = Site { fleet, git: &git, repository: &repository, order };
-        let occupants = Occupants::look(fleet);
-        cleaned.faults.extend(occupants.faults.iter().cloned());
-        if !order.dry_run {
-            cleaned.warnings.extend(interrupted::finish(&site)?);
+        if is_called_off() {
+            break;
         }
+        let site = Site { fleet, git: &git, repository: &repository, order };
+        let _announced = announce(&fleet.host, CLEAN, &repository.common);
+        let occupants = Occupants::look(&site);
+        cleaned.faults.extend(occupants.faults.iter().cloned());
+        let rest = interrupted::finish(&site, &occupants)?;
+        cleaned.warnings.extend(rest.warnings);
+        cleaned.finished.extend(rest.deleted);
         for target in targets {
+            if is_called_off() {
+                break;
+            }
             if let Some(path) = &target.facts.path {
                 tell(CleanNews::Checking(path.clone()));
             }
@@ -231,10 +254,16 @@ impl Target {
         self.facts.path.as_deref().filter(|path| path.symlink_metadata().is_ok())
     }
 
-    /// Returns the ref of its branch, if removing the worktree deletes it: one of ours.
+    /// Returns the ref of its branch, if agentctl made that branch for it.
+    fn made_branch(&self, order: &CleanOrder) -> Option<&str> {
+        let branch = self.facts.branch.as_deref()?;
+        let name = name_of(branch, &order.settings.prefix)?;
+        (self.facts.name.as_deref() == Some(name)).then_some(branch)
+    }
+
+    /// Returns the ref of its branch, if removing the worktree deletes it.
     fn own_branch(&self, order: &CleanOrder) -> Option<&str> {
-        let ours = self.facts.name.is_some() && !order.keep_branch;
-        self.facts.branch.as_deref().filter(|_| ours)
+        self.made_branch(order).filter(|_| !order.keep_branch)
     }
 }
 
@@ -267,6 +296,7 @@ impl Site<'_> {
             checked = self.check_alone(target, occupants);
         }
         match checked {
+            Err(_) if self.is_called_off() => row.reasons = vec![CALLED_OFF.to_owned()],
             Err(kept) => (row.reasons, row.forcible) = (kept.reasons, kept.forcible),
             Ok(finding) if self.order.dry_run => {
                 self.describe(&mut row, target, finding);
@@ -298,17 +328,29 @@ impl Site<'_> {
     /// Checks a worktree while no other clean renames it, and renames it back if an interrupted clean left it aside.
     fn check_alone(&self, target: &Target, occupants: &Occupants) -> Result<Finding, KeptFor> {
         let _mutex = remove::enter_repository(self)?;
-        interrupted::restore(target);
+        interrupted::restore(&self.repository.common, target);
         self.check_now(target, occupants)
     }
 
     fn check_now(&self, target: &Target, occupants: &Occupants) -> Result<Finding, KeptFor> {
         let one = |error: GitError| KeptFor::from(vec![error.to_string()]);
-        let checker = check::Checker::read(self).map_err(one)?;
-        let finding = checker.check(target, target.directory(), occupants).map_err(one)?;
+        let git = self.git.cancelled_by(&self.fleet.cancellation);
+        let asking = Site { git: &git, ..*self };
+        let checker = check::Checker::read(&asking).map_err(one)?;
+        let mut finding = checker.check(target, target.directory(), occupants).map_err(one)?;
+        if let Some(obstacle) = interrupted::obstacle(&self.repository.common, target)
+            && !target.is_main
+        {
+            finding.keep(obstacle);
+        }
         let reasons = finding.blocked(self.order);
         let forcible = !finding.is_blocked_with_force();
         if reasons.is_empty() { Ok(finding) } else { Err(KeptFor { reasons, forcible }) }
+    }
+
+    /// Says whether the order was called off. A question has no order that can be.
+    fn is_called_off(&self) -> bool {
+        !self.order.dry_run && self.fleet.cancellation.is_cancelled()
     }
 
     /// Says whether another clean removed a worktree, or a branch without one.

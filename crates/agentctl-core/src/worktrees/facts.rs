@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BASE_REFS, BRANCH_REFS, LockReason, name_of, short_branch};
-use crate::git::{Git, GitError, Repository, WorktreeEntry};
+use super::{
+    BASE_REFS, BRANCH_REFS, DEFAULT_PREFIX, LockReason, RESCUE_REFS, left_aside, name_of,
+    short_branch,
+};
+use crate::git::{Git, GitError, MergePlace, Repository, WorktreeEntry};
 use crate::host::Host;
 use crate::model::Time;
 
@@ -22,7 +25,7 @@ pub(super) const INITIALIZING: &str = "initializing";
 /// The beginning of a line in the reflog of HEAD.
 const MOVING_FROM: &str = "checkout: moving from ";
 /// The refs of branches of remotes.
-const REMOTE_REFS: &str = "refs/remotes/";
+pub(super) const REMOTE_REFS: &str = "refs/remotes/";
 /// The beginning of the first line in the reflog of a branch.
 const CREATED_FROM: &str = "branch: Created from ";
 
@@ -102,9 +105,7 @@ pub struct WorktreeFacts {
     pub dirty: Option<usize>,
     /// How many files are neither tracked nor ignored.
     pub untracked: Option<usize>,
-    /// The paths that git ignores, below the worktree; a directory ends with `/`.
-    pub ignored: Option<Vec<PathBuf>>,
-    /// The size of all ignored files.
+    /// The size of all ignored files; `None` also if sizes are omitted.
     pub ignored_bytes: Option<u64>,
     /// How many of its own commits are on no remote-tracking branch.
     pub unpushed: Option<usize>,
@@ -112,12 +113,21 @@ pub struct WorktreeFacts {
     pub submodules: Option<usize>,
     /// Whether its commits are in the branch that it began from; `None` also if it has none of its own.
     pub merged: Option<Merged>,
-    /// The size of all its files.
+    /// The size of all its files; `None` also if sizes are omitted.
     pub size_bytes: Option<u64>,
     /// When it was made.
     pub made_at: Option<Time>,
     /// Why facts are unknown, a sentence each.
     pub gaps: Vec<String>,
+}
+
+/// Whether sizes are among the facts: to add them up, every file is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// The sizes of all files and of the ignored ones are read.
+    Read,
+    /// Both sizes stay unknown.
+    Omitted,
 }
 
 /// Reads the facts of all worktrees of a repository but the main one, in the order of git; then the branches of ours
@@ -127,8 +137,11 @@ pub fn of_all(
     git: &Git,
     repository: &Repository,
     prefix: &str,
+    sizes: Sizes,
 ) -> Result<Vec<WorktreeFacts>, GitError> {
-    let reader = Reader::new(host, git, repository, prefix)?;
+    let mut reader = Reader::new(host, git, repository, prefix)?;
+    reader.sizes = sizes;
+    reader.read_reflogs();
     let linked: Vec<&WorktreeEntry> = reader.entries.iter().skip(1).collect();
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -173,10 +186,15 @@ pub struct Reader<'a> {
     prefix: &'a str,
     /// The values of all branches and base refs.
     pub(super) refs: HashMap<String, String>,
+    /// The symbolic ones of them, with the refs that they lead to. They are never ours: a launch makes none.
+    symbolic: HashMap<String, String>,
     /// All working trees, the main one first.
     pub entries: Vec<WorktreeEntry>,
     /// The branch of the main working tree.
     main_branch: Option<String>,
+    /// The oldest line in the reflog of branches, as far as they were read in advance.
+    oldest_lines: HashMap<String, String>,
+    sizes: Sizes,
 }
 
 impl<'a> Reader<'a> {
@@ -187,13 +205,67 @@ impl<'a> Reader<'a> {
         repository: &'a Repository,
         prefix: &'a str,
     ) -> Result<Self, GitError> {
-        let args = ["for-each-ref", "--format=%(refname) %(objectname)", BRANCH_REFS, BASE_REFS];
+        let format = "--format=%(refname) %(objectname) %(symref)";
+        let args = ["for-each-ref", format, BRANCH_REFS, BASE_REFS];
         let text = git.read(&repository.common).args(args).text()?;
-        let pairs = text.lines().filter_map(|line| line.split_once(' '));
-        let refs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let main_branch = git.head(&repository.common)?.branch;
+        let (mut refs, mut symbolic) = (HashMap::new(), HashMap::new());
+        for line in text.lines() {
+            let mut words = line.splitn(3, ' ');
+            let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
+            refs.insert(name.to_owned(), value.to_owned());
+            if let Some(target) = words.next().filter(|target| !target.is_empty()) {
+                symbolic.insert(name.to_owned(), target.to_owned());
+            }
+        }
+        let main_branch = git.head_branch(&repository.common)?;
         let entries = git.worktrees(&repository.common)?;
-        Ok(Self { host, git, repository, prefix, refs, entries, main_branch })
+        let (oldest_lines, sizes) = (HashMap::new(), Sizes::Read);
+        Ok(Self {
+            host,
+            git,
+            repository,
+            prefix,
+            refs,
+            symbolic,
+            entries,
+            main_branch,
+            oldest_lines,
+            sizes,
+        })
+    }
+
+    /// Reads the reflogs of the branches of all worktrees by one call. Without it each is read by a call of its own.
+    fn read_reflogs(&mut self) {
+        let branches = self.entries.iter().skip(1).filter_map(WorktreeEntry::branch);
+        let names = branches.fold(String::new(), |names, branch| names + branch + "\n");
+        if names.is_empty() {
+            return;
+        }
+        let args = ["reflog", "show", "--stdin", "--format=%gD %gs"];
+        let call = self.git.read(&self.repository.common).args(args);
+        // One broken branch makes the whole call fail.
+        let Some(said) = call.stdin(names).ok().ok().map(|output| output.text()) else { return };
+        // The newest line comes first, so that the oldest one stays.
+        for (name, line) in said.lines().filter_map(|line| line.split_once(' ')) {
+            if let Some((branch, _)) = name.rsplit_once("@{") {
+                self.oldest_lines.insert(branch.to_owned(), line.to_owned());
+            }
+        }
+    }
+
+    /// Returns the value of a ref that is no symbolic one.
+    pub(super) fn plain(&self, name: &str) -> Option<&String> {
+        self.refs.get(name).filter(|_| !self.symbolic.contains_key(name))
+    }
+
+    /// Returns the value of the base ref of a worktree.
+    fn base(&self, name: &str) -> Option<&String> {
+        self.plain(&format!("{BASE_REFS}{name}"))
+    }
+
+    /// Says whether HEAD of the repository itself is a symbolic ref: a branch is checked out there.
+    pub(super) fn is_on_branch(&self) -> bool {
+        self.main_branch.is_some()
     }
 
     /// Returns the facts of one worktree.
@@ -201,16 +273,22 @@ impl<'a> Reader<'a> {
     pub fn of(&self, entry: &WorktreeEntry) -> WorktreeFacts {
         let mut facts = self.known(entry);
         if facts.state == WorktreeState::Missing {
+            if let Some(aside) = left_aside(&entry.path) {
+                let (path, aside) = (entry.path.display(), aside.display());
+                let text = format!("{path}: a clean removes it, or was killed: it is in {aside}");
+                facts.gaps.push(text);
+            }
             return facts;
         }
         let path = entry.path.as_path();
         facts.made_at = made_at(path);
         self.read_status(path, &mut facts);
-        let (commits, size) = (self.read_commits(&mut facts), size_below(path));
-        if let Err(error) = commits {
+        if let Err(error) = self.read_commits(&mut facts) {
             facts.gaps.push(error.to_string());
         }
-        facts.size_bytes = Some(size);
+        if self.sizes == Sizes::Read {
+            facts.size_bytes = Some(size_below(path));
+        }
         facts
     }
 
@@ -218,7 +296,7 @@ impl<'a> Reader<'a> {
     pub(super) fn known(&self, entry: &WorktreeEntry) -> WorktreeFacts {
         let branch = entry.branch().map(str::to_owned);
         let name = self.name(entry).map(str::to_owned);
-        let base = name.as_ref().and_then(|name| self.refs.get(&format!("{BASE_REFS}{name}")));
+        let base = name.as_ref().and_then(|name| self.base(name));
         WorktreeFacts {
             state: self.state(entry, name.is_some()),
             base: base.cloned(),
@@ -230,7 +308,6 @@ impl<'a> Reader<'a> {
             locked: entry.locked.clone(),
             dirty: None,
             untracked: None,
-            ignored: None,
             ignored_bytes: None,
             unpushed: None,
             submodules: None,
@@ -241,13 +318,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the name of a worktree: its branch without the prefix. On a detached HEAD it keeps the name that it was
-    /// made with, unless another worktree has that branch checked out.
+    /// Returns the name of a worktree: its branch without the prefix. On a detached HEAD, and on a branch that was made
+    /// in it, it keeps the name that it was made with, unless another worktree has that branch checked out.
     #[must_use]
     pub fn name<'b>(&'b self, entry: &'b WorktreeEntry) -> Option<&'b str> {
-        if let Some(branch) = entry.branch() {
-            return name_of(branch, self.prefix);
+        let own = entry.branch().and_then(|branch| name_of(branch, self.prefix));
+        if own.is_some_and(|name| self.base(name).is_some()) {
+            return own;
         }
+        self.first_name(entry).or(own)
+    }
+
+    /// Returns the name that a worktree was made with, if it is on another branch than that of its name.
+    fn first_name<'b>(&'b self, entry: &'b WorktreeEntry) -> Option<&'b str> {
         let is_main = self.entries.first().is_some_and(|main| main.path == entry.path);
         if is_main || entry.bare {
             return None;
@@ -257,9 +340,15 @@ impl<'a> Reader<'a> {
             branches.any(|branch| name_of(branch, self.prefix) == Some(name))
         };
         let bases = self.refs.keys().filter_map(|name| name.strip_prefix(BASE_REFS));
-        let free: Vec<&str> = bases.filter(|name| !used(name)).collect();
+        let is_free = |name: &&str| self.base(name).is_some() && !used(name);
+        let free: Vec<&str> = bases.filter(is_free).collect();
         let folder = entry.path.file_name()?.to_string_lossy();
         let by_folder = free.iter().find(|name| name.replace('/', "-") == folder).copied();
+        if entry.branch().is_some() {
+            // A person may put a worktree of another branch into a folder of this name.
+            let last = by_folder.and_then(|_| self.last_branch(&entry.path))?;
+            return by_folder.filter(|name| name_of(&last, self.prefix) == Some(name));
+        }
         by_folder.or_else(|| {
             let last = self.last_branch(&entry.path)?;
             free.into_iter().find(|name| name_of(&last, self.prefix) == Some(name))
@@ -302,11 +391,11 @@ impl<'a> Reader<'a> {
     /// worktree was added, or a person removed the worktree.
     fn without_worktree(&self, branch: &str) -> Option<WorktreeFacts> {
         let name = name_of(branch, self.prefix)?;
-        let base = self.refs.get(&format!("{BASE_REFS}{name}"))?;
+        let base = self.base(name)?;
         let entry = WorktreeEntry {
             path: PathBuf::new(),
             bare: false,
-            commit: self.refs.get(branch).cloned(),
+            commit: Some(self.plain(branch)?.clone()),
             head: crate::git::WorktreeHead::Branch(branch.to_owned()),
             locked: None,
             prunable: None,
@@ -333,7 +422,7 @@ impl<'a> Reader<'a> {
                 return facts.gaps.push(format!("{}: {error}", path.display()));
             }
         };
-        let (mut dirty, mut untracked, mut ignored) = (0, 0, Vec::new());
+        let (mut dirty, mut untracked, mut ignored) = (0, 0, Vec::<PathBuf>::new());
         for line in status.split(|byte| *byte == 0).filter(|line| line.len() > 3) {
             match &line[..2] {
                 b"??" => untracked += 1,
@@ -341,9 +430,11 @@ impl<'a> Reader<'a> {
                 _ => dirty += 1,
             }
         }
-        let bytes = ignored.iter().map(|below| size_below(&path.join(below))).sum();
         (facts.dirty, facts.untracked) = (Some(dirty), Some(untracked));
-        (facts.ignored_bytes, facts.ignored) = (Some(bytes), Some(ignored));
+        if self.sizes == Sizes::Read {
+            let bytes = ignored.iter().map(|below| size_below(&path.join(below))).sum();
+            facts.ignored_bytes = Some(bytes);
+        }
         facts.submodules = match self.git.gitlinks(path) {
             Ok(links) => {
                 Some(links.iter().filter(|link| path.join(link).join(".git").exists()).count())
@@ -355,7 +446,8 @@ impl<'a> Reader<'a> {
     /// Compares the commits with those of the base branch and of the remotes.
     fn read_commits(&self, facts: &mut WorktreeFacts) -> Result<(), GitError> {
         let Some(commit) = facts.commit.clone() else { return Ok(()) };
-        facts.base_branch = self.base_branch(facts.branch.as_deref())?;
+        let origin = self.origin(facts.name.as_deref(), facts.branch.as_deref());
+        facts.base_branch = self.base_branch(origin.as_deref())?;
         let tip = facts.base_branch.as_ref().and_then(|name| self.refs.get(name));
         let base = facts.base.as_ref().or(tip);
         facts.unpushed = Some(self.unpushed(&commit, base)?);
@@ -377,21 +469,52 @@ impl<'a> Reader<'a> {
         Ok(count.parse().unwrap_or_default())
     }
 
-    /// Returns the branch that a branch began from, by its reflog; for a branch of a remote the local branch of the same
-    /// name. Without a reflog it is the branch of the main working tree. `None` if it began at something else.
-    pub fn base_branch(&self, branch: Option<&str>) -> Result<Option<String>, GitError> {
-        let Some(branch) = branch else { return Ok(self.main_branch.clone()) };
+    /// Returns the branch whose beginning is that of a worktree: the one that it was made with, if it has a name and is
+    /// on another branch now; else its own.
+    #[must_use]
+    pub fn origin(&self, name: Option<&str>, branch: Option<&str>) -> Option<String> {
+        let branch = branch?;
+        let name = name.filter(|name| name_of(branch, self.prefix) != Some(name));
+        let first = name.and_then(|name| {
+            let made =
+                [self.prefix, DEFAULT_PREFIX].map(|prefix| format!("{BRANCH_REFS}{prefix}{name}"));
+            made.into_iter().find(|made| self.plain(made).is_some())
+        });
+        Some(first.unwrap_or_else(|| branch.to_owned()))
+    }
+
+    /// Returns the oldest line in the reflog of a branch.
+    fn oldest_line(&self, branch: &str) -> Result<Option<String>, GitError> {
         let args = ["reflog", "show", "--format=%gs", branch, "--"];
         let said = self.git.read(&self.repository.common).args(args).run()?;
-        let said = said.text();
-        let from = said.lines().last().and_then(|line| line.strip_prefix(CREATED_FROM));
+        Ok(said.text().lines().last().map(str::to_owned))
+    }
+
+    /// Makes a place to try merges into a commit of the repository.
+    pub fn merge_place(&self, into: &str) -> Result<MergePlace, GitError> {
+        self.git.merge_place(&self.repository.common, into)
+    }
+
+    /// Returns the branch that a branch began from, by its reflog; for a branch of a remote the local branch of the same
+    /// name. Without a reflog it is the branch of the main working tree. `None` if it began at something else. It is
+    /// never a symbolic ref, but the branch that this leads to.
+    pub fn base_branch(&self, branch: Option<&str>) -> Result<Option<String>, GitError> {
+        let Some(branch) = branch else { return Ok(self.main_branch.clone()) };
+        let oldest = match self.oldest_lines.get(branch) {
+            Some(line) => Some(line.clone()),
+            None => self.oldest_line(branch)?,
+        };
+        let from = oldest.as_deref().and_then(|line| line.strip_prefix(CREATED_FROM));
         let main = || self.main_branch.clone().filter(|main| main != branch);
-        let Some(from) = from.filter(|from| *from != "HEAD") else { return Ok(main()) };
+        // A worktree that was brought back begins at its rescue ref, which is no branch.
+        let is_named = |from: &&str| *from != "HEAD" && !from.starts_with(RESCUE_REFS);
+        let Some(from) = from.filter(is_named) else { return Ok(main()) };
         let local = match from.strip_prefix(REMOTE_REFS).and_then(|name| name.split_once('/')) {
             Some((_, name)) => format!("{BRANCH_REFS}{name}"),
             None => format!("{BRANCH_REFS}{}", short_branch(from)),
         };
-        Ok(Some(local).filter(|local| self.refs.contains_key(local)))
+        let local = self.symbolic.get(&local).cloned().unwrap_or(local);
+        Ok(Some(local).filter(|local| self.plain(local).is_some()))
     }
 }
 

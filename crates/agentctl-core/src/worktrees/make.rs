@@ -1,13 +1,18 @@
 //! Making worktrees: all refs in one transaction, then the worktrees, their submodules, copied files and setup.
 //!
-//! If a step fails, everything that this call made is removed: worktrees first, then each branch and base ref
-//! that is still at its first value. The same happens if the order is called off. While a worktree is made it is locked with the launcher's identity, so
-//! that the rest of a killed launch is recognised ([`LockReason`]).
+//! If a step fails, everything that this call made is removed: worktrees first, then each branch and base ref that is
+//! still at its first value. Files that others may have put into a worktree are saved before (`save.rs`). The same
+//! happens if the order is called off. While a worktree is made it is locked with the launcher's identity, so that the
+//! rest of a killed launch is recognised ([`LockReason`]).
 
+mod changes;
 mod copy;
 mod error;
 mod plan;
+mod prepared;
 mod preview;
+mod save;
+mod space;
 mod submodules;
 mod undo;
 
@@ -16,9 +21,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-pub use self::error::{MakeError, NameHolder};
+pub use self::error::{KeptWorktree, MakeError, NameHolder, Remains};
 use self::plan::{Place, Plan};
 pub use self::plan::{check_names, worktrees_directory};
+pub use self::prepared::Prepared;
 pub use self::preview::{directory, preview};
 pub use self::undo::{Undone, undo};
 use super::{LockReason, Made, MakeOrder, Wanted};
@@ -27,14 +33,14 @@ use crate::hooks;
 use crate::host::Host;
 use crate::kernel::OpenOrder;
 use crate::marks::{hook, setup};
-use crate::text::bounded;
+use crate::text::{bounded, last_lines, shell_word};
 
 /// How many worktrees are made at the same time.
 const AT_ONCE: usize = 4;
 /// Timeout of the setup program.
 const SETUP_TIMEOUT: Duration = Duration::from_mins(10);
-/// Longest excerpt of the setup program's output in a message.
-const SETUP_EXCERPT_CHARS: usize = 400;
+/// Longest excerpt of a hook's words in a message.
+const HOOK_EXCERPT_BYTES: usize = 400;
 
 /// A step of making a worktree, for a display of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,9 +116,12 @@ fn all_or_none(
         if open.close() { Ok(made) } else { Err(MakeError::Cancelled) }
     });
     made.map_err(|error| {
-        let left = plan.undo_all();
+        let remains = plan.undo_all(host);
         plan.remove_parent();
-        if left.is_empty() { error } else { MakeError::Left { cause: Box::new(error), left } }
+        if remains.is_nothing() {
+            return error;
+        }
+        MakeError::Left { cause: Box::new(error), remains: Box::new(remains) }
     })
 }
 
@@ -178,15 +187,15 @@ impl Making<'_> {
             base: place.base.clone(),
             start: place.start.clone(),
             left_behind: self.plan.left_behind,
-            warnings: Vec::new(),
-            prepared: Vec::new(),
+            warnings: self.plan.warnings.clone(),
+            prepared: Prepared::default(),
             setup_output: Vec::new(),
         };
         tell(MakeStep::CheckOut);
         self.check_out(place)?;
         if made.path.join(".gitmodules").symlink_metadata().is_ok() {
             tell(MakeStep::Submodules);
-            let failures = submodules::check_out(self.git, &self.plan.repository, &made.path)?;
+            let failures = submodules::check_out(self.git, &self.plan.repository, &made.path);
             if let Some(first) = failures.first().filter(|_| self.order.options.strict) {
                 return Err(MakeError::Submodule { what: first.clone() });
             }
@@ -197,15 +206,14 @@ impl Making<'_> {
             let main = &self.plan.repository.main;
             made.warnings.extend(copy::all(main, &made.path, &self.order.settings.copy)?);
         }
+        let _first = place.checked_out.set(());
         self.enter_prefix(&mut made);
         if !self.order.settings.setup.is_empty() {
             tell(MakeStep::SetUp);
             made.setup_output = self.set_up(&made, slot)?;
         }
-        let settings = &self.order.settings;
-        if !settings.copy.is_empty() || !settings.setup.is_empty() {
-            made.prepared = undo::status(self.git, &made.path)?;
-        }
+        made.prepared = Prepared::of(self.git, &made.path)?;
+        let _first = place.prepared.set(made.prepared.clone());
         tell(MakeStep::Done);
         Ok(made)
     }
@@ -222,7 +230,7 @@ impl Making<'_> {
             args.push("--no-checkout");
         }
         let call = change(common).args(args).arg("--").arg(&place.path).arg(&place.branch);
-        call.ok().map_err(full)?;
+        call.ok().map_err(not_added)?;
         if options.sparse.is_empty() {
             return Ok(());
         }
@@ -270,21 +278,41 @@ impl Making<'_> {
             stdin: None,
             limit: SETUP_TIMEOUT,
         };
-        let program = self.order.settings.setup.join(" ");
+        let words: Vec<String> = call.argv.iter().map(|word| shell_word(word)).collect();
+        let program = words.join(" ");
         let failed = |why: String| MakeError::SetUp { program: program.clone(), why };
         let end = call.run_in_order(self.host, &self.order.cancellation).map_err(failed)?;
-        let said = String::from_utf8_lossy(&end.said);
-        let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = bounded(said.last().copied().unwrap_or("no output"), SETUP_EXCERPT_CHARS);
+        let last = last_lines(&end.said);
         match end.exit {
             Some(exit) if exit.code == Some(0) => Ok(end.said),
             Some(exit) => Err(failed(match (exit.code, exit.signal) {
                 (Some(code), _) => format!("exit code {code}: {last}"),
                 (_, signal) => format!("signal {}: {last}", signal.unwrap_or_default()),
             })),
-            None => Err(failed(format!("it was killed after {} s", SETUP_TIMEOUT.as_secs()))),
+            None => {
+                let seconds = SETUP_TIMEOUT.as_secs();
+                Err(failed(format!("it was killed after {seconds} s: {last}")))
+            }
         }
     }
+}
+
+/// Names a hook as the cause if git said nothing but its usual words: then its own work was done.
+fn not_added(error: GitError) -> MakeError {
+    let is_usual = |line: &str| {
+        let line = line.trim();
+        line.is_empty()
+            || ["Preparing worktree", "Updating files"].iter().any(|words| line.starts_with(words))
+    };
+    let said: Vec<&str> = error.stderr().lines().filter(|line| !is_usual(line)).collect();
+    let is_of_git =
+        said.iter().any(|line| line.starts_with("fatal: ") || line.starts_with("error: "));
+    if is_of_git || !matches!(error, GitError::Failed { .. }) {
+        return full(error);
+    }
+    let words = said.last().copied().unwrap_or("it said nothing");
+    let words = bounded(words.trim(), HOOK_EXCERPT_BYTES).into_owned();
+    MakeError::Hook { hook: "post-checkout", words }
 }
 
 /// Names a full disk as the cause where git's own words do.

@@ -77,8 +77,11 @@ pub(super) fn make(
             Ok(_) => return Ok((reference, commit)),
             Err(error) => last = Some(error),
         }
-        if git.ref_value(common, &reference)?.is_none() {
-            break;
+        match git.ref_value(common, &reference)? {
+            // git made the ref and was killed before it could report success.
+            Some(value) if value == commit => return Ok((reference, commit)),
+            Some(_) => {}
+            None => break,
         }
     }
     Err(last.unwrap_or(GitError::NotInstalled))

@@ -3,23 +3,34 @@
 //! The merge is tried without a working tree first, so a conflict touches nothing. A branch that no working tree has
 //! checked out is moved by compare-and-swap; in a clean working tree that no session occupies `git merge` runs.
 
+mod error;
+mod failed_merge;
+mod in_tree;
+mod obstacles;
+mod submodules;
+mod undo;
+
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::error::TakeError;
+use super::branch_operations::{branch_operations, unfinished_operation};
 use super::facts::Reader;
 use super::{BRANCH_REFS, WorktreeSettings, short_branch};
 use crate::fleet::Fleet;
-use crate::git::{Git, GitError, MergeResult, Repository, WorkTree, WorktreeEntry, git_dir_of};
-use crate::locks::{Holder, enter, sessions_and_locks};
-use crate::text::shell_word;
+use crate::git::{
+    Git, GitError, MergeResult, PrivateStore, Repository, TreeChange, WorkTree, WorktreeEntry,
+    git_dir_of,
+};
+use crate::locks::{Holder, sessions_and_locks};
+use crate::text::{bounded, shell_word};
 
-/// Timeout for a launch in the working tree.
-const MUTEX_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many subjects of commits the message of a squash lists.
 const MAX_SUBJECTS: usize = 100;
+/// Longest text about files that could not be read.
+const MAX_GAPS_BYTES: usize = 400;
 
 /// How work is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -68,97 +79,52 @@ pub struct Taken {
     pub files: usize,
     /// How many files of the worktree are not committed and were not taken.
     pub left_behind: usize,
+    /// Submodules of the worktree with changed or untracked files in them, which were not taken.
+    #[serde(default)]
+    pub dirty_submodules: Vec<String>,
+    /// Submodules whose commit changed in the branch. `git submodule update` checks them out.
+    #[serde(default)]
+    pub moved_submodules: Vec<String>,
     /// The working tree in which the branch is checked out; null if it is in none.
     pub checked_out: Option<PathBuf>,
 }
 
-/// Why work was not taken. Nothing changed.
-#[derive(Debug, thiserror::Error)]
-pub enum TakeError {
-    /// git gave no answer.
-    #[error(transparent)]
-    Git(#[from] GitError),
-    /// There is no branch of this name.
-    #[error("there is no branch `{0}`")]
-    NoBranch(String),
-    /// The branch that the worktree began from is not known.
-    #[error("the branch that {branch} began from is not known")]
-    NoBaseBranch {
-        /// The branch of the worktree.
-        branch: String,
-    },
-    /// The worktree's own branch, or its main working tree, was meant.
-    #[error("{0} cannot be taken into itself")]
-    Itself(String),
-    /// The branch has everything that is committed in the worktree.
-    #[error("nothing that is committed on {branch} is left to take; {} not committed", super::clean::files(*uncommitted))]
-    OnlyUncommitted {
-        /// The branch of the worktree.
-        branch: String,
-        /// How many files are not committed.
-        uncommitted: usize,
-    },
-    /// The merge has conflicts.
-    #[error("{branch} conflicts with {into} in {}", .files.join(", "))]
-    Conflicts {
-        /// The branch of the worktree.
-        branch: String,
-        /// The branch that should get the work.
-        into: String,
-        /// The files.
-        files: Vec<String>,
-        /// The commands that do it by hand.
-        commands: Vec<String>,
-    },
-    /// The branch has commits that the worktree does not have.
-    #[error("{into} has commits that {branch} does not have, so it cannot be moved forward")]
-    NotForward {
-        /// The branch of the worktree.
-        branch: String,
-        /// The branch that should get the work.
-        into: String,
-    },
-    /// The working tree of the branch has changes.
-    #[error("{into} is checked out in {}, where {} not committed", .path.display(), super::clean::files(*.count))]
-    Dirty {
-        /// The branch.
-        into: String,
-        /// Its working tree.
-        path: PathBuf,
-        /// How many files are changed.
-        count: usize,
-    },
-    /// A session works in the working tree of the branch.
-    #[error("{into} is checked out in {}, where {holder} works", .path.display())]
-    Occupied {
-        /// The branch.
-        into: String,
-        /// Its working tree.
-        path: PathBuf,
-        /// The session.
-        holder: String,
-    },
-    /// The branch moved in the meantime.
-    #[error("{into} was changed by another program at the same moment")]
-    Moved {
-        /// The branch.
-        into: String,
-    },
+/// Takes the work of a worktree into a branch. Called off, it is undone; once the branch has moved it is finished.
+pub fn take(fleet: &Fleet, order: &TakeOrder) -> Result<Taken, TakeError> {
+    let mut open = fleet.cancellation.open();
+    let taken = take_in_order(fleet, order);
+    if open.close() { taken } else { taken.map_err(TakeError::of_cancelled) }
 }
 
-/// Takes the work of a worktree into a branch.
-pub fn take(fleet: &Fleet, order: &TakeOrder) -> Result<Taken, TakeError> {
-    let git = Git::find(&fleet.host)?;
+fn take_in_order(fleet: &Fleet, order: &TakeOrder) -> Result<Taken, TakeError> {
+    let lasting_git = Git::find(&fleet.host)?;
+    let git = lasting_git.cancelled_by(&fleet.cancellation);
     let repository = git.repository(&order.path)?;
-    let taking = Taking::prepare(fleet, &git, &repository, order)?;
+    let taking = Taking::prepare(fleet, (&git, &lasting_git), &repository, order)?;
     taking.run()
+}
+
+/// The result of a merge that was tried without a working tree.
+struct Preview {
+    tree: String,
+    /// The differences between the branch and that tree.
+    changes: Vec<TreeChange>,
+    /// The store of the tree.
+    store: PrivateStore,
 }
 
 struct Taking<'a> {
     fleet: &'a Fleet,
+    /// Ended if the order is called off.
     git: &'a Git,
+    /// For steps that must not be cut off.
+    lasting_git: &'a Git,
     order: &'a TakeOrder,
     common: &'a Path,
+    /// The top of the main working tree, or the bare repository.
+    main: &'a Path,
+    /// The top of the worktree.
+    top: PathBuf,
     /// The name of the worktree's branch in messages.
     branch: String,
     /// The full name of the branch that gets the work.
@@ -170,6 +136,9 @@ struct Taking<'a> {
     /// That commit was made now, for the files that are not committed.
     adds_commit: bool,
     left_behind: usize,
+    dirty_submodules: Vec<String>,
+    /// Why not all files that are not committed are known.
+    unread: Option<String>,
     entry: Option<WorktreeEntry>,
 }
 
@@ -180,7 +149,7 @@ fn short(name: &str) -> String {
 impl<'a> Taking<'a> {
     fn prepare(
         fleet: &'a Fleet,
-        git: &'a Git,
+        (git, lasting_git): (&'a Git, &'a Git),
         repository: &'a Repository,
         order: &'a TakeOrder,
     ) -> Result<Self, TakeError> {
@@ -195,38 +164,71 @@ impl<'a> Taking<'a> {
         let into = match &order.into {
             Some(name) => format!("{BRANCH_REFS}{}", short(name)),
             None => reader
-                .base_branch(own)?
+                .base_branch(origin(&reader, &top, own).as_deref())?
                 .ok_or_else(|| TakeError::NoBaseBranch { branch: branch.clone() })?,
         };
+        let into = branch_behind(git, common, into)?;
         if Some(into.as_str()) == own {
             return Err(TakeError::Itself(branch));
         }
         let tip = reader.refs.get(&into).cloned();
         let tip = tip.ok_or_else(|| TakeError::NoBranch(short(&into)))?;
+        let unfinished = branch_operations(repository)?.into_iter().find(|one| one.branch == into);
+        if let Some(unfinished) = unfinished {
+            let (operation, path) = (unfinished.operation.name(), unfinished.path);
+            return Err(TakeError::Unfinished { operation, into: short(&into), path });
+        }
         let tree = WorkTree { git_dir: git_dir_of(&top).ok_or_else(no_tree)?, top };
+        if let Some(operation) = unfinished_operation(&tree.git_dir) {
+            return Err(TakeError::UnfinishedWork { operation, path: tree.top });
+        }
         let objects = common.join("objects");
         let contents = git.contents(&tree, &objects, order.with_uncommitted)?;
+        let unread = (!contents.gaps.is_empty()).then(|| all_gaps(&contents.gaps));
+        if let Some(why) = unread.clone().filter(|_| order.with_uncommitted) {
+            return Err(TakeError::Unread { branch, why });
+        }
+        if order.with_uncommitted && contents.staged.is_none() {
+            return Err(TakeError::Unresolved { branch });
+        }
         let changed = git.changed_files(&tree, &contents)?.len();
         let mut source = commit.clone();
         let adds_commit = changed > 0 && order.with_uncommitted;
         if adds_commit {
+            let trees = (commit.as_str(), contents.on_disk.as_str());
+            let inside = git.embedded_repositories(tree.read(git), &tree.top, trees)?;
+            if !inside.is_empty() {
+                return Err(TakeError::RepositoriesInside { branch, paths: inside });
+            }
             let message = format!("Uncommitted changes of {branch}");
             source = git.commit_with_parents(common, &contents.on_disk, &[&commit], &message)?;
         }
         let left_behind = if order.with_uncommitted { 0 } else { changed };
+        let dirty_submodules = git.dirty_submodules(&tree.top)?;
         let entries = git.worktrees(common)?;
-        let entry = entries.into_iter().find(|entry| entry.branch() == Some(&into));
+        let mut entry = entries.into_iter().find(|entry| entry.branch() == Some(&into));
+        // git lists the git directory in place of a main working tree that it does not know.
+        if let Some(entry) = entry.as_mut().filter(|entry| !entry.bare && entry.path == *common) {
+            let known = (repository.main != *common).then(|| repository.main.clone());
+            let known = known.or_else(|| main_tree_at(git, &fleet.host.cwd, common));
+            entry.path = known.ok_or_else(|| TakeError::UnknownTree { into: short(&into) })?;
+        }
         Ok(Self {
             fleet,
             git,
+            lasting_git,
             order,
             common,
+            main: &repository.main,
+            top: tree.top,
             branch,
             into,
             tip,
             source,
             adds_commit,
             left_behind,
+            dirty_submodules,
+            unread,
             entry,
         })
     }
@@ -237,31 +239,70 @@ impl<'a> Taking<'a> {
         if commits == 0 {
             return self.nothing_to_do();
         }
-        let scratch = git.scratch_objects(common)?;
-        let preview = scratch.see(git.read(common));
-        let tree = match git.merge_trees(preview, &self.tip, &self.source)? {
-            MergeResult::Clean(tree) => tree,
-            MergeResult::Conflicts(files) => return Err(self.conflicts(files)),
+        let preview = match self.preview() {
+            // Only a merge has conflicts, and none is wanted.
+            Err(TakeError::Conflicts { .. }) if self.order.way == TakeWay::FastForward => {
+                return Err(self.not_forward());
+            }
+            preview => preview?,
         };
-        let files = git.count_changed(scratch.see(git.read(common)), &self.tip, &tree)?;
+        let files = preview.changes.len();
         // A merge of the worktree's own commits records them, also if their content is there already.
         let is_one_new_commit =
             self.order.way == TakeWay::Squash || (self.adds_commit && commits == 1);
         if files == 0 && is_one_new_commit {
             return self.nothing_to_do();
         }
+        let inside = git.committed_repositories(
+            &|| preview.store.see(git.read(common)),
+            &preview.tree,
+            &preview.changes,
+        )?;
+        if !inside.is_empty() {
+            return Err(TakeError::RepositoriesInside {
+                branch: self.branch.clone(),
+                paths: inside,
+            });
+        }
+        let moved_submodules = self.check_submodules(&preview)?;
         if self.order.way == TakeWay::FastForward {
             let args = ["merge-base", "--is-ancestor", &self.tip, &self.source];
             if !git.read(common).args(args).says_yes()? {
-                let (branch, into) = (self.branch.clone(), short(&self.into));
-                return Err(TakeError::NotForward { branch, into });
+                return Err(self.not_forward());
             }
         }
         let commit = match &self.entry {
-            Some(entry) if !entry.bare => self.merge_in(&entry.path)?,
+            Some(entry) if !entry.bare => self.merge_in(&entry.path, &preview)?,
             _ => self.merge_without_tree()?,
         };
-        Ok(self.taken(commit, commits, files))
+        // A hook may have changed the content. The branch has moved, so this is not called off any more.
+        let git = self.lasting_git;
+        let files = match git.tree(common, &commit) {
+            Ok(Some(tree)) if tree != preview.tree => {
+                git.count_changed(git.read(common), &self.tip, &commit).unwrap_or(files)
+            }
+            _ => files,
+        };
+        Ok(Taken { moved_submodules, ..self.taken(commit, commits, files) })
+    }
+
+    /// Tries the merge without a working tree.
+    fn preview(&self) -> Result<Preview, TakeError> {
+        let (git, common) = (self.git, self.common);
+        let store = git.scratch_objects(common)?;
+        let place = git.merge_place(common, &self.tip)?;
+        let call = place.enter(store.see(git.read(common)))?;
+        let tree = match git.merge_trees(call, &self.tip, &self.source)? {
+            MergeResult::Clean(tree) => tree,
+            MergeResult::Conflicts(files) => return Err(self.conflicts(files)),
+        };
+        let changes = git.tree_changes(store.see(git.read(common)), &self.tip, &tree)?;
+        Ok(Preview { tree, changes, store })
+    }
+
+    /// Fails if the order was called off.
+    fn check_order(&self) -> Result<(), TakeError> {
+        if self.fleet.cancellation.is_cancelled() { Err(TakeError::Cancelled) } else { Ok(()) }
     }
 
     fn taken(&self, commit: String, commits: usize, files: usize) -> Taken {
@@ -274,6 +315,8 @@ impl<'a> Taking<'a> {
             commits,
             files,
             left_behind: self.left_behind,
+            dirty_submodules: self.dirty_submodules.clone(),
+            moved_submodules: Vec::new(),
             checked_out: self.entry.as_ref().map(|entry| entry.path.clone()),
         }
     }
@@ -284,23 +327,33 @@ impl<'a> Taking<'a> {
             let (branch, uncommitted) = (self.branch.clone(), self.left_behind);
             return Err(TakeError::OnlyUncommitted { branch, uncommitted });
         }
+        if let Some(why) = self.unread.clone() {
+            return Err(TakeError::Unread { branch: self.branch.clone(), why });
+        }
+        if !self.dirty_submodules.is_empty() {
+            let (branch, submodules) = (self.branch.clone(), self.dirty_submodules.clone());
+            return Err(TakeError::DirtySubmodules { branch, submodules });
+        }
         Ok(self.taken(self.tip.clone(), 0, 0))
     }
 
     fn conflicts(&self, files: Vec<String>) -> TakeError {
         let (branch, into) = (self.branch.clone(), short(&self.into));
         let source = if self.order.with_uncommitted { &self.source } else { &self.branch };
-        let merge = |path: &Path| {
-            format!("git -C {} merge {}", shell_word(&path.to_string_lossy()), shell_word(source))
-        };
+        let git = |path: &Path| format!("git -C {}", shell_word(&path.to_string_lossy()));
+        let way = if self.order.way == TakeWay::Squash { "merge --squash" } else { "merge" };
+        let merge = |path: &Path| format!("{} {way} {}", git(path), shell_word(source));
         let commands = match &self.entry {
             Some(entry) if !entry.bare => vec![merge(&entry.path)],
-            _ => vec![
-                format!("git switch {}", shell_word(&into)),
-                format!("git merge {}", shell_word(source)),
-            ],
+            _ => {
+                vec![format!("{} switch {}", git(self.main), shell_word(&into)), merge(self.main)]
+            }
         };
         TakeError::Conflicts { branch, into, files, commands }
+    }
+
+    fn not_forward(&self) -> TakeError {
+        TakeError::NotForward { branch: self.branch.clone(), into: short(&self.into) }
     }
 
     fn message(&self) -> Result<String, GitError> {
@@ -310,13 +363,19 @@ impl<'a> Taking<'a> {
         let count = format!("--max-count={MAX_SUBJECTS}");
         let args = ["log", "--reverse", "--format=* %s", &count, &self.source];
         let subjects = self.git.read(self.common).args(args).arg(format!("^{}", self.tip));
-        Ok(format!("Squashed changes of {}\n\n{}", self.branch, subjects.text()?))
+        Ok(format!("{}\n\n{}", self.squash_subject(), subjects.text()?))
+    }
+
+    fn squash_subject(&self) -> String {
+        format!("Squashed changes of {}", self.branch)
     }
 
     /// Makes the commit without a working tree, and moves the branch if it is still where it was.
     fn merge_without_tree(&self) -> Result<String, TakeError> {
         let (git, common) = (self.git, self.common);
-        let tree = match git.merge_trees(git.change(common), &self.tip, &self.source)? {
+        let place = git.merge_place(common, &self.tip)?;
+        let call = place.enter(git.change(common))?;
+        let tree = match git.merge_trees(call, &self.tip, &self.source)? {
             MergeResult::Clean(tree) => tree,
             MergeResult::Conflicts(files) => return Err(self.conflicts(files)),
         };
@@ -329,56 +388,52 @@ impl<'a> Taking<'a> {
             }
         };
         let reason = format!("agentctl: take {}", self.branch);
-        let args = ["update-ref", "-m", &reason, &self.into, &new, &self.tip];
-        match git.change(common).args(args).ok() {
+        self.check_order()?;
+        let args = ["update-ref", "--no-deref", "-m", &reason, &self.into, &new, &self.tip];
+        match self.lasting_git.change(common).args(args).ok() {
             Ok(_) => Ok(new),
-            Err(_) if git.ref_value(common, &self.into)?.as_ref() != Some(&self.tip) => {
+            Err(_)
+                if self.lasting_git.ref_value(common, &self.into)?.as_ref() != Some(&self.tip) =>
+            {
                 Err(TakeError::Moved { into: short(&self.into) })
             }
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    /// Merges in the working tree that has the branch checked out.
-    fn merge_in(&self, path: &Path) -> Result<String, TakeError> {
-        let git = self.git;
-        let into = || short(&self.into);
-        let occupied =
-            |holder: String| TakeError::Occupied { into: into(), path: path.to_owned(), holder };
-        let _mutex = enter(&self.fleet.host, path, MUTEX_TIMEOUT)
-            .map_err(|_| occupied("another launch".to_owned()))?;
-        if let Some(holder) = occupant(self.fleet, path) {
-            return Err(occupied(holder.description()));
-        }
-        let args = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no"];
-        let status = git.read(path).args(args).ok()?.stdout;
-        let count = status.split(|byte| *byte == 0).filter(|line| !line.is_empty()).count();
-        if count > 0 {
-            return Err(TakeError::Dirty { into: into(), path: path.to_owned(), count });
-        }
-        if git.commit(path, "HEAD")?.as_ref() != Some(&self.tip) {
-            return Err(TakeError::Moved { into: into() });
-        }
-        let message = self.message()?;
-        let merge = |args: &[&str]| {
-            let call = git.change_by_user(path)?.args(["merge", "--quiet"]);
-            call.args(args.iter().copied()).arg(&self.source).ok()
-        };
-        let merged = match self.order.way {
-            TakeWay::Merge => merge(&["--no-ff", "-m", &message]),
-            TakeWay::FastForward => merge(&["--ff-only"]),
-            TakeWay::Squash => merge(&["--squash"]).and_then(|_| {
-                git.change_by_user(path)?.args(["commit", "--quiet", "-m", &message]).ok()
-            }),
-        };
-        if let Err(error) = merged {
-            // The working tree was clean: this brings it back to its commit.
-            let _left = git.change(path).args(["reset", "--quiet", "--merge", &self.tip]).ok();
-            return Err(error.into());
-        }
-        let commit = git.commit(path, "HEAD")?;
-        commit.ok_or_else(|| TakeError::Moved { into: into() })
+/// Returns the main working tree of a repository, if a directory is in it.
+fn main_tree_at(git: &Git, directory: &Path, common: &Path) -> Option<PathBuf> {
+    let here = git.repository(directory).ok()?;
+    here.top.filter(|_| here.common == common && here.git_dir == common)
+}
+
+/// Returns the branch whose beginning is that of the worktree.
+fn origin(reader: &Reader<'_>, top: &Path, branch: Option<&str>) -> Option<String> {
+    let entry = reader.entries.iter().find(|entry| entry.path == top);
+    reader.origin(entry.and_then(|entry| reader.name(entry)), branch)
+}
+
+/// Returns the branch that a branch stands for, if it is only another name of that one.
+fn branch_behind(git: &Git, common: &Path, name: String) -> Result<String, TakeError> {
+    let output = git.read(common).args(["symbolic-ref", "--quiet", &name]).run()?;
+    match output.code {
+        0 if output.text().starts_with(BRANCH_REFS) => Ok(output.text()),
+        0 => Err(TakeError::NoBranch(short(&name))),
+        _ => Ok(name),
     }
+}
+
+/// Returns the words of git about files that it could not read or store, as one line.
+fn all_gaps(gaps: &[String]) -> String {
+    let plain = |line: &String| {
+        let marks = ["error: ", "fatal: "].into_iter();
+        let mut rest = marks.filter_map(|mark| line.strip_prefix(mark));
+        rest.next().unwrap_or(line).to_owned()
+    };
+    let mut lines: Vec<String> = gaps.iter().map(plain).collect();
+    lines.dedup();
+    bounded(&lines.join("; "), MAX_GAPS_BYTES).into_owned()
 }
 
 /// Returns a session that works in a directory or below it, or the lock of a person. Sessions that called this

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dev, Dir, FileType, Mode, OFlags, fchmod, fstat, openat, statat, unlinkat,
+    AtFlags, Dev, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -28,6 +28,8 @@ pub(super) struct Entry {
     pub kind: FileType,
     /// Its size; 0 for a directory.
     pub size: u64,
+    /// Its inode, mode and times.
+    pub stat: Stat,
 }
 
 /// The action of a walk for a directory.
@@ -66,7 +68,7 @@ impl Walk<'_> {
             let kind = FileType::from_raw_mode(stat.st_mode);
             let is_directory = kind == FileType::Directory;
             let size = if is_directory { 0 } else { u64::try_from(stat.st_size).unwrap_or(0) };
-            let entry = Entry { path: path.join(&name), kind, size };
+            let entry = Entry { path: path.join(&name), kind, size, stat };
             if matches!((self.visit)(&entry), Enter::No) || !is_directory {
                 continue;
             }

@@ -121,6 +121,56 @@ fn replaced_and_grafted_commits_prove_nothing() {
     });
 }
 
+/// Makes the commit-graph of a repository state `parent` as the parent of `child`. Git does not check the file's
+/// hash when it reads it.
+fn forge_commit_graph(graph: &Path, child: &str, parent: &str) {
+    const HASH_LENGTH: usize = 20;
+    const COMMIT_LENGTH: usize = HASH_LENGTH + 16;
+    let mut bytes = std::fs::read(graph).expect("a commit-graph");
+    let number = |bytes: &[u8], at: usize| {
+        let number = u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        usize::try_from(number).expect("a small file")
+    };
+    let chunk = |bytes: &[u8], name: &[u8]| {
+        let entry = (0..usize::from(bytes[6])).map(|at| 8 + at * 12);
+        let mut entry = entry.filter(|at| &bytes[*at..at + 4] == name);
+        number(bytes, entry.next().expect("the chunk") + 4)
+    };
+    let (hashes, commits) = (chunk(&bytes, b"OIDL"), chunk(&bytes, b"CDAT"));
+    let position = |bytes: &[u8], hash: &str| {
+        let pair = |at: usize| u8::from_str_radix(&hash[at..at + 2], 16).expect("hexadecimal");
+        let hash: Vec<u8> = (0..HASH_LENGTH).map(|at| pair(at * 2)).collect();
+        let mut known = bytes[hashes..commits].chunks(HASH_LENGTH);
+        known.position(|other| other == hash).expect("the commit")
+    };
+    let first_parent = commits + position(&bytes, child) * COMMIT_LENGTH + HASH_LENGTH;
+    let stated = u32::try_from(position(&bytes, parent)).expect("few commits");
+    bytes[first_parent..first_parent + 4].copy_from_slice(&stated.to_be_bytes());
+    std::fs::remove_file(graph).expect("git keeps it read-only");
+    std::fs::write(graph, bytes).expect("written");
+}
+
+#[test]
+fn a_forged_commit_graph_proves_nothing() {
+    sandboxed(|| {
+        let world = World::new(false);
+        let tree = world.made_fast("w1");
+        tree.write("work.txt", "w1");
+        let work = tree.commit("work");
+        // A parent has a lower generation than its child.
+        world.shop.write("later.txt", "main moves on");
+        world.shop.commit("later");
+        world.shop.write("later.txt", "main moves on again");
+        let main = world.shop.commit("later again");
+        world.shop.git(["commit-graph", "write", "--reachable"]);
+        let graph = world.shop.path.join(".git/objects/info/commit-graph");
+        forge_commit_graph(&graph, &main, &work);
+        // Git itself believes the file.
+        assert_eq!(world.shop.git(["rev-list", "--count", &work, "^main"]), "0");
+        world.assert_kept("w1", "1 commit is nowhere else");
+    });
+}
+
 /// Starts a shell outside of all worktrees that says `ready` after a script and stays.
 fn stays_after(world: &World, script: &str) -> Child {
     let mut shell = Command::new("bash");
@@ -158,6 +208,43 @@ fn a_process_with_thousands_of_files_or_a_mapped_file_is_in_the_worktree() {
         world.assert_kept("w1", "a process works in it (pid ");
         process.kill().and_then(|()| process.wait()).expect("ended");
         assert_eq!(world.clean_one("w1").action, CleanAction::Removed);
+    });
+}
+
+/// In a container and below a bind mount the paths of a process do not begin with that of the worktree.
+#[test]
+fn a_process_that_sees_the_worktree_by_another_mount_is_in_it() {
+    sandboxed(|| {
+        let world = World::new(false);
+        let tree = world.made_fast("w1");
+        let point = world.path.join("mnt");
+        std::fs::create_dir(&point).expect("made");
+        let bind = |from: &Path| format!("mount --bind '{}' '{}'", from.display(), point.display());
+        let outside = tree.path.parent().expect("a parent");
+        for (script, name) in [
+            (format!("{}; cd '{}'", bind(&tree.path), point.display()), "its directory"),
+            (format!("{}; cd '{}/w1'", bind(outside), point.display()), "a directory around it"),
+            (format!("{}; exec 50<'{}/README.md'", bind(&tree.path), point.display()), "a file"),
+        ] {
+            // In another namespace, and in this one.
+            for unshared in [true, false] {
+                let here = format!("{script}; echo ready; exec sleep 600");
+                let there = format!("exec unshare -m bash -c \"{here}\"");
+                let script = if unshared { there } else { here };
+                let mut process = stays_after(&world, &script);
+                let row = world.dry_run("w1");
+                let said = row.reasons.join("; ");
+                assert!(
+                    said.contains("a process works in it (pid "),
+                    "{name}, {unshared}: {row:?}"
+                );
+                process.kill().and_then(|()| process.wait()).expect("ended");
+                if !unshared {
+                    assert!(Command::new("umount").arg(&point).status().expect("run").success());
+                }
+            }
+        }
+        assert_eq!(world.dry_run("w1").action, CleanAction::Removed);
     });
 }
 

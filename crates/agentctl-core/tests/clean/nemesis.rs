@@ -92,7 +92,9 @@ fn repository(random: &mut Random, batch: u64) -> (u64, usize) {
         for at in 0..subjects.len() {
             let mut order = world.named(&subjects[at].name);
             order.force = kind == 3;
-            if !subjects[at].states.contains(&State::DetachedCommit) {
+            // Without a branch of ours it cannot be named by it.
+            let nameless = [State::DetachedCommit, State::BranchIsSymbolic];
+            if !subjects[at].states.iter().any(|state| nameless.contains(state)) {
                 rows.extend(disturbed_clean(&world, &order, random, &mut subjects, &mut oracle));
             }
         }

@@ -54,6 +54,9 @@ pub(super) enum State {
     SubmoduleStash,
     NestedRepository,
     NestedClone,
+    RemoteGone,
+    RemoteLostBranch,
+    RemotesOfEachOther,
     NotARepository,
     LiveDirectory,
     OpenFile,
@@ -65,12 +68,15 @@ pub(super) enum State {
     GitFileElsewhere,
     NoWorktree,
     Conflict,
+    BranchAlias,
+    BaseIsSymbolic,
+    BranchIsSymbolic,
 }
 
 use State as S;
 
 /// All states, those of a submodule last.
-pub(super) const ALL: [State; 33] = [
+pub(super) const ALL: [State; 39] = [
     S::Dirty,
     S::Deleted,
     S::StagedOnly,
@@ -90,6 +96,9 @@ pub(super) const ALL: [State; 33] = [
     S::PrivateRef,
     S::NestedRepository,
     S::NestedClone,
+    S::RemoteGone,
+    S::RemoteLostBranch,
+    S::RemotesOfEachOther,
     S::NotARepository,
     S::LiveDirectory,
     S::OpenFile,
@@ -101,6 +110,9 @@ pub(super) const ALL: [State; 33] = [
     S::GitFileElsewhere,
     S::NoWorktree,
     S::Conflict,
+    S::BranchAlias,
+    S::BaseIsSymbolic,
+    S::BranchIsSymbolic,
     S::SubmoduleCommit,
     S::SubmoduleFile,
     S::SubmoduleStash,
@@ -110,7 +122,7 @@ pub(super) const ALL: [State; 33] = [
 pub(super) const OF_SUBMODULES: usize = 3;
 
 /// States in which everything is elsewhere, also together.
-const WORTHLESS: [State; 9] = [
+const WORTHLESS: [State; 11] = [
     S::IgnoredEmpty,
     S::BuildFolders,
     S::Pushed,
@@ -120,6 +132,8 @@ const WORTHLESS: [State; 9] = [
     S::ResetAway,
     S::NestedClone,
     S::HalfMade,
+    S::BranchAlias,
+    S::BaseIsSymbolic,
 ];
 
 /// Says whether a worktree with these states must go.
@@ -133,7 +147,12 @@ pub(super) fn is_worthless(states: &[State]) -> bool {
 fn is_final(state: State) -> bool {
     matches!(
         state,
-        S::HalfMade | S::MissingFolder | S::GitFileElsewhere | S::NoWorktree | S::Conflict
+        S::HalfMade
+            | S::MissingFolder
+            | S::GitFileElsewhere
+            | S::NoWorktree
+            | S::Conflict
+            | S::BranchIsSymbolic
     )
 }
 
@@ -159,6 +178,10 @@ pub(super) fn choose(random: &mut Random, with_submodule: bool) -> Vec<State> {
     if states.contains(&S::HalfMade) {
         states.retain(|state| *state == S::HalfMade);
     }
+    // A branch with neither a worktree nor a base ref of its own is not ours.
+    if states.contains(&S::NoWorktree) {
+        states.retain(|state| *state != S::BaseIsSymbolic);
+    }
     // Both sides of a conflict are committed on the branch, by a commit of README.md.
     if states.contains(&S::Conflict) {
         states.retain(|state| !matches!(state, S::DetachedCommit | S::AssumeUnchanged));
@@ -178,6 +201,8 @@ pub(super) fn apply(world: &World, tree: &Repository, name: &str, state: State) 
     };
     scene.change_files(state);
     scene.change_commits(state);
+    scene.change_refs(state);
+    scene.add_repositories(state);
     scene.change_surroundings(state)
 }
 
@@ -305,7 +330,83 @@ impl Scene<'_> {
         }
     }
 
-    /// States of repositories inside, of processes, and of the worktree as a whole.
+    /// States of symbolic refs. A branch that one leads to has a commit of its own.
+    fn change_refs(&self, state: State) {
+        let branch = format!("refs/heads/{}", self.branch);
+        let flat = self.name.replace('/', "-");
+        match state {
+            S::BranchAlias => {
+                let alias = format!("refs/heads/alias-{flat}");
+                self.world.shop.git(["symbolic-ref", &alias, &branch]);
+            }
+            S::BaseIsSymbolic => {
+                let target = format!("refs/heads/base-{flat}");
+                let tree = self.world.shop.git(["rev-parse", "main^{tree}"]);
+                let commit = ["commit-tree", &tree, "-p", "main", "-m", &self.unique];
+                let commit = self.world.shop.git(commit);
+                self.world.shop.git(["update-ref", &target, &commit]);
+                let base = format!("refs/agentctl/base/{}", self.name);
+                self.world.shop.git(["symbolic-ref", &base, &target]);
+            }
+            S::BranchIsSymbolic => {
+                let target = format!("refs/heads/target-{flat}");
+                let commit = self.world.shop.git(["rev-parse", &branch]);
+                self.world.shop.git(["update-ref", &target, &commit]);
+                self.world.shop.git(["symbolic-ref", &branch, &target]);
+                self.commit("behind a symbolic ref");
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes a repository with a commit of its own in a build folder.
+    fn nested(&self, tree: &Repository, name: &str) -> Repository {
+        tree.write("target/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
+        let nested = Repository::empty(&tree.path.join("target").join(name), &[]);
+        nested.write(&self.unique, &self.text);
+        nested.commit(name);
+        nested
+    }
+
+    /// States of repositories inside that are no submodules.
+    fn add_repositories(&self, state: State) {
+        let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        let remote = text(&self.world.path.join("remote.git"));
+        match state {
+            S::NestedRepository => drop(self.nested(self.tree, "nested")),
+            S::NestedClone => {
+                let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
+                self.tree.write("target/CACHEDIR.TAG", tag);
+                self.tree.git(["clone", "--quiet", &remote, "target/clone"]);
+            }
+            S::RemoteGone => {
+                let gone = self.world.path.join(format!("{}.git", self.unique));
+                let nested = self.nested(self.tree, "gone");
+                let _bare = Repository::empty(&gone, &["--bare"]);
+                nested.git(["remote", "add", "origin", &text(&gone)]);
+                nested.git(["push", "--quiet", "origin", "HEAD"]);
+                std::fs::remove_dir_all(gone).expect("removed");
+            }
+            S::RemoteLostBranch => {
+                let branch = format!("refs/heads/lost-{}", self.name.replace('/', "-"));
+                let nested = self.nested(self.tree, "lost");
+                nested.git(["remote", "add", "origin", &remote]);
+                nested.git(["push", "--quiet", "origin", &format!("HEAD:{branch}")]);
+                self.world.shop.git(["--git-dir", &remote, "update-ref", "-d", &branch]);
+            }
+            S::RemotesOfEachOther => {
+                let one = self.nested(self.tree, "one");
+                let other = self.world.made_fast(&format!("{}-other", self.name));
+                other.write("target/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
+                other.git(["clone", "--quiet", &text(&one.path), "target/two"]);
+                one.git(["remote", "add", "two", &text(&other.path.join("target/two"))]);
+                one.git(["fetch", "--quiet", "two"]);
+            }
+            _ => {}
+        }
+    }
+
+    /// States of submodules, of processes, and of the worktree as a whole.
     fn change_surroundings(&self, state: State) -> Option<Child> {
         match state {
             S::SubmoduleCommit => {
@@ -321,24 +422,6 @@ impl Scene<'_> {
                 let lib = self.tree.at(&self.tree.path.join("lib"));
                 lib.write("README.md", &self.text);
                 lib.git(["stash", "--quiet"]);
-            }
-            S::NestedRepository => {
-                let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
-                self.tree.write("target/CACHEDIR.TAG", tag);
-                let nested = Repository::empty(&self.tree.path.join("target/nested"), &[]);
-                nested.write(&self.unique, &self.text);
-                nested.commit("nested");
-            }
-            S::NestedClone => {
-                let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
-                self.tree.write("target/CACHEDIR.TAG", tag);
-                let remote = self.world.path.join("remote.git");
-                self.tree.git([
-                    "clone",
-                    "--quiet",
-                    remote.to_str().expect("UTF-8"),
-                    "target/clone",
-                ]);
             }
             S::LiveDirectory => return Some(sleep(&self.tree.path.join("src"), Stdio::null())),
             S::OpenFile => {

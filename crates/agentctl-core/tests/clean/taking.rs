@@ -1,19 +1,9 @@
 //! Taking the work of a worktree into a branch.
 
 use agentctl_core::worktrees::take::{TakeError, TakeOrder, TakeWay, Taken, take};
-use testkit::{Repository, sandboxed};
+use testkit::sandboxed;
 
 use super::World;
-
-fn order(tree: &Repository) -> TakeOrder {
-    TakeOrder {
-        path: tree.path.clone(),
-        into: None,
-        way: TakeWay::Merge,
-        with_uncommitted: false,
-        settings: World::settings(),
-    }
-}
 
 fn taken(world: &World, order: &TakeOrder) -> Taken {
     take(&world.fleet, order).expect("taken")
@@ -27,7 +17,7 @@ fn work_goes_into_a_branch_that_is_checked_out_and_into_one_that_is_not() {
         world.shop.git(["branch", "dev"]);
         tree.write("one.txt", "one\n");
         tree.commit("one");
-        let into_main = taken(&world, &order(&tree));
+        let into_main = taken(&world, &World::take_order(&tree));
         assert_eq!((into_main.into.as_str(), into_main.commits, into_main.files), ("main", 1, 1));
         assert!(world.shop.path.join("one.txt").exists());
         assert_eq!(world.shop.git(["rev-parse", "HEAD"]), into_main.commit);
@@ -37,7 +27,7 @@ fn work_goes_into_a_branch_that_is_checked_out_and_into_one_that_is_not() {
             into: Some("dev".into()),
             way: TakeWay::Squash,
             with_uncommitted: true,
-            ..order(&tree)
+            ..World::take_order(&tree)
         };
         let dev = taken(&world, &into_dev);
         assert_eq!(world.shop.git(["rev-parse", "dev"]), dev.commit);
@@ -57,19 +47,23 @@ fn conflicts_and_changed_trees_are_refused_and_nothing_changes() {
         tree.commit("work");
         let head = world.shop.git(["rev-parse", "HEAD"]);
         world.shop.write("src/lib.txt", "not committed\n");
-        let refused = take(&world.fleet, &order(&tree)).expect_err("changed");
-        assert!(matches!(refused, TakeError::Dirty { count: 1, .. }), "{refused}");
+        let refused = take(&world.fleet, &World::take_order(&tree)).expect_err("changed");
+        let said = format!(
+            "main is checked out in {}, where src/lib.txt is not committed",
+            world.shop.path.display()
+        );
+        assert_eq!(refused.to_string(), said);
         world.shop.git(["checkout", "--quiet", "--", "src/lib.txt"]);
         world.shop.write("README.md", "of the main tree\n");
         world.shop.commit("other");
         let before = world.shop.git_files();
-        let refused = take(&world.fleet, &order(&tree)).expect_err("a conflict");
+        let refused = take(&world.fleet, &World::take_order(&tree)).expect_err("a conflict");
         assert!(
             matches!(&refused, TakeError::Conflicts { files, .. } if files == &["README.md"]),
             "{refused}"
         );
         assert_eq!(world.shop.git_files(), before);
-        let forward = TakeOrder { way: TakeWay::FastForward, ..order(&tree) };
+        let forward = TakeOrder { way: TakeWay::FastForward, ..World::take_order(&tree) };
         assert!(take(&world.fleet, &forward).is_err());
         assert_ne!(world.shop.git(["rev-parse", "HEAD"]), head);
     });
@@ -80,14 +74,14 @@ fn a_lock_of_the_working_tree_refuses_and_without_commits_there_is_nothing_to_ta
     sandboxed(|| {
         let world = World::new(false);
         let tree = world.made("fix");
-        assert_eq!(taken(&world, &order(&tree)).commits, 0);
+        assert_eq!(taken(&world, &World::take_order(&tree)).commits, 0);
         tree.write("new.txt", "work\n");
-        let refused = take(&world.fleet, &order(&tree)).expect_err("only files");
+        let refused = take(&world.fleet, &World::take_order(&tree)).expect_err("only files");
         assert!(matches!(refused, TakeError::OnlyUncommitted { uncommitted: 1, .. }), "{refused}");
         tree.commit("work");
         let host = &world.fleet.host;
         agentctl_core::locks::lock(host, &world.shop.path, None, None, None).expect("locked");
-        let refused = take(&world.fleet, &order(&tree)).expect_err("locked");
+        let refused = take(&world.fleet, &World::take_order(&tree)).expect_err("locked");
         assert!(matches!(refused, TakeError::Occupied { .. }), "{refused}");
     });
 }
@@ -104,7 +98,7 @@ fn what_a_branch_has_already_is_not_taken_again() {
             tree.write("one.txt", text);
             tree.commit(text);
         }
-        let squash = TakeOrder { way: TakeWay::Squash, ..order(&tree) };
+        let squash = TakeOrder { way: TakeWay::Squash, ..World::take_order(&tree) };
         let elsewhere = TakeOrder { into: Some("dev".into()), ..squash.clone() };
         for order in [squash.clone(), elsewhere] {
             let first = taken(&world, &order);
@@ -119,13 +113,48 @@ fn what_a_branch_has_already_is_not_taken_again() {
         assert!(matches!(refused, TakeError::OnlyUncommitted { uncommitted: 1, .. }), "{refused}");
         for (way, text) in [(TakeWay::Squash, "two\n"), (TakeWay::Merge, "TWO\n")] {
             tree.write(format!("{way:?}.txt"), text);
-            let with_files = TakeOrder { way, with_uncommitted: true, ..order(&tree) };
+            let with_files = TakeOrder { way, with_uncommitted: true, ..World::take_order(&tree) };
             let first = taken(&world, &with_files);
             assert_ne!(first.commits, 0, "{first:?}");
             // Another time gives the commit of the files another id.
             tree.git(["config", "user.name", &format!("Another {way:?}")]);
             assert_eq!(taken(&world, &with_files).commits, 0, "{way:?}");
             assert_eq!(world.shop.git(["rev-parse", "HEAD"]), first.commit);
+        }
+    });
+}
+
+/// A merge that settings turn into another one would be reported as made.
+#[test]
+fn settings_of_the_user_do_not_change_how_work_is_taken() {
+    sandboxed(|| {
+        for (key, value) in [
+            ("branch.main.mergeOptions", "--no-commit"),
+            ("branch.main.mergeOptions", "--squash"),
+            ("branch.main.mergeOptions", "-s ours"),
+            ("branch.main.mergeOptions", "-X ours --edit"),
+            ("merge.ff", "only"),
+            ("merge.ff", "false"),
+            ("pull.twohead", "ours"),
+        ] {
+            let world = World::new(false);
+            world.shop.git(["config", key, value]);
+            let ways = [TakeWay::FastForward, TakeWay::Squash, TakeWay::Merge];
+            for (name, way) in ["one", "two", "three"].into_iter().zip(ways) {
+                let tree = world.made(name);
+                let before = world.shop.git(["rev-parse", "HEAD"]);
+                tree.write(name, "work\n");
+                tree.commit(name);
+                let taken = taken(&world, &TakeOrder { way, ..World::take_order(&tree) });
+                let parents = match way {
+                    TakeWay::Merge => format!("{before} {}", tree.git(["rev-parse", "HEAD"])),
+                    TakeWay::Squash | TakeWay::FastForward => before,
+                };
+                assert_eq!(world.shop.git(["log", "-1", "--format=%H"]), taken.commit, "{value}");
+                assert_eq!(world.shop.git(["log", "-1", "--format=%P"]), parents, "{value}");
+                assert_eq!(world.shop.git(["status", "--short"]), "", "{value}");
+                assert!(world.shop.path.join(name).exists(), "{value}");
+            }
         }
     });
 }

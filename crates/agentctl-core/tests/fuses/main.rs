@@ -60,13 +60,20 @@ impl World {
     }
 
     fn set(&self, when: Conditions, on_expire: Vec<Action>) -> Fuse {
-        let wish = FuseOrder { bound: Bound::Directory(self.path()), label: None, when, on_expire };
+        let wish = FuseOrder {
+            bound: Bound::Directory(self.path()),
+            run: None,
+            label: None,
+            when,
+            on_expire,
+        };
         set(&self.host, wish).expect("set").0
     }
 
     fn on_session(&self, when: Conditions) -> Fuse {
         let bound = Bound::Session { adapter: "demo".into(), root: "/r".into(), id: ID.into() };
-        let wish = FuseOrder { bound, label: None, when, on_expire: vec![Action::Event] };
+        let wish =
+            FuseOrder { bound, run: None, label: None, when, on_expire: vec![Action::Event] };
         set(&self.host, wish).expect("set").0
     }
 
@@ -156,12 +163,47 @@ fn a_ttl_is_a_wall_clock_time_and_no_timer() {
     assert_eq!(world.fuses().len(), 1, "one for a target and label");
     let far = FuseOrder {
         bound: Bound::Directory(world.path()),
+        run: None,
         label: None,
         when: Conditions { ttl_ms: Some(u64::MAX), ..Conditions::default() },
         on_expire: vec![],
     };
     assert!(matches!(set(&world.host, far), Err(FuseError::TooFar)));
     assert_eq!(world.fuses().len(), 1, "what could not be set changed nothing");
+}
+
+#[test]
+fn a_fuse_that_is_limited_to_a_run_counts_while_that_run_serves_the_session() {
+    let world = World::new();
+    let run = "01a1de32-0000-7000-8000-00000000000a";
+    let place = world.host.state().join("runs").join(run);
+    std::fs::create_dir_all(&place).expect("made");
+    let spec = serde_json::json!({
+        "run": run, "adapter": "demo", "begin": {"kind": "new"}, "cwd": "/", "permissions": "default",
+        "env": [], "at": time(BEGIN),
+    });
+    std::fs::write(place.join("spec.json"), spec.to_string()).expect("written");
+    let bound = Bound::Session { adapter: "demo".into(), root: "/r".into(), id: ID.into() };
+    let order = |label: &str| FuseOrder {
+        bound: bound.clone(),
+        run: Some(run.into()),
+        label: Some(label.into()),
+        when: idle(HOUR),
+        on_expire: vec![Action::Stop],
+    };
+    set(&world.host, order("keep")).expect("set");
+    let looks = |run: Option<&str>| {
+        let mut one = session(Status::Idle, "/", Some(BEGIN));
+        one.run = run.map(str::to_owned);
+        world.due(&listing(vec![one]), BEGIN + HOUR).len()
+    };
+    assert_eq!(looks(Some(run)), 1);
+    assert_eq!(looks(None), 0, "a person has continued it");
+    assert_eq!(looks(Some("01a1de32-0000-7000-8000-00000000000b")), 0, "another launch has");
+    std::fs::remove_dir_all(place).expect("removed");
+    assert!(world.fuses().is_empty(), "the run is over");
+    set(&world.host, order("other")).expect("set");
+    assert_eq!(world.names().len(), 1, "the file of the first one is removed");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use agentctl_core::git::{Git, GitError};
-use agentctl_core::worktrees::{MakeError, WorktreeState, facts, make};
+use agentctl_core::kernel::REPOSITORY_VARIABLES;
+use agentctl_core::worktrees::{MakeError, Sizes, WorktreeState, facts, make};
 use testkit::another_user;
 
 use super::{World, host, wanted};
@@ -94,6 +95,14 @@ fn a_disk_that_becomes_full_leaves_nothing() {
     world.shop.commit("large");
     let error = world.make(&order, &["a"]).expect_err("too large");
     assert!(matches!(error, MakeError::NoSpace { .. }), "{error}");
+    // The size is that of the commit, also if the file is small in the present working tree.
+    world.shop.write("large", "");
+    for hide in ["--no-skip-worktree", "--skip-worktree", "--assume-unchanged"] {
+        world.shop.git(["update-index", hide, "large"]);
+        let error = world.make(&order, &["a"]).expect_err("too large");
+        assert!(matches!(error, MakeError::NoSpace { .. }), "{hide}: {error}");
+        world.shop.git(["update-index", "--no-skip-worktree", "large"]);
+    }
 }
 
 /// Writes a program into the repository that leaves a file when it is run, and returns its path.
@@ -143,7 +152,8 @@ fn questions_run_no_program_of_the_repositorys_configuration() {
     std::fs::write(made.path.join("new.txt"), "new\n").expect("written");
     let git = world.git();
     let repository = git.repository(&shop.path).expect("a repository");
-    let facts = facts::of_all(&world.host, &git, &repository, "agentctl/").expect("facts");
+    let facts =
+        facts::of_all(&world.host, &git, &repository, "agentctl/", Sizes::Read).expect("facts");
     assert_eq!((facts.len(), facts[0].untracked), (1, Some(1)));
     let snapshot = git.snapshot(&shop.path).expect("a snapshot");
     let compared = git.compare(&shop.path, "HEAD", &snapshot, true).expect("compared");
@@ -193,6 +203,15 @@ fn variables_of_git_in_the_environment_mean_no_other_repository() {
 }
 
 #[test]
+fn the_variables_that_name_a_repository_are_those_of_git() {
+    let listed = World::new().shop.git(["rev-parse", "--local-env-vars"]);
+    let is_unknown =
+        |name: &&str| *name != "GIT_CONFIG_COUNT" && !REPOSITORY_VARIABLES.contains(name);
+    let unknown: Vec<&str> = listed.lines().filter(is_unknown).collect();
+    assert!(unknown.is_empty() && listed.contains("GIT_DIR"), "{unknown:?} of {listed}");
+}
+
+#[test]
 fn what_a_killed_launcher_left_is_half_made_and_a_lock_of_another_is_not() {
     let world = World::new();
     let (dead, live, other) = (world.made("dead"), world.made("live"), world.made("other"));
@@ -222,7 +241,8 @@ fn what_a_killed_launcher_left_is_half_made_and_a_lock_of_another_is_not() {
     world.shop.git(["worktree", "add", "--quiet", "-b", "mine", &foreign]);
     world.shop.git(["update-ref", "refs/agentctl/base/only-refs", "HEAD"]);
     world.shop.git(["branch", "agentctl/only-refs"]);
-    let facts = facts::of_all(&world.host, &git, &repository, "agentctl/").expect("facts");
+    let facts =
+        facts::of_all(&world.host, &git, &repository, "agentctl/", Sizes::Read).expect("facts");
     let state = |name: &str| {
         let branch = format!("refs/heads/{name}");
         let found = facts.iter().find(|facts| facts.branch.as_deref() == Some(&branch));
@@ -244,7 +264,8 @@ fn merged_commits_are_told_also_after_a_squash() {
     let git = world.git();
     let merged = |name: &str| {
         let repository = git.repository(&shop.path).expect("a repository");
-        let all = facts::of_all(&world.host, &git, &repository, "agentctl/").expect("facts");
+        let all =
+            facts::of_all(&world.host, &git, &repository, "agentctl/", Sizes::Read).expect("facts");
         let found =
             all.into_iter().find(|facts| facts.name.as_deref() == Some(name)).expect("listed");
         (found.merged.map(agentctl_core::worktrees::Merged::word), found.unpushed.expect("known"))

@@ -1,6 +1,8 @@
 //! What is made, and where; and what is refused before anything exists.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use agentctl_core::worktrees::{Made, MakeError, make};
 use testkit::Repository;
@@ -32,6 +34,10 @@ fn a_taken_name_among_several_makes_nothing() {
     let error = world.make(&world.order(), &["a", "b", "c"]).expect_err("taken");
     assert!(matches!(&error, MakeError::Taken { name, .. } if name == "b"), "{error}");
     assert!(error.to_string().contains("shop.worktrees/b has it"), "{error}");
+    let error = world.make(&world.order(), &["c/d", "c"]).expect_err("git cannot keep both");
+    let said =
+        "`c` cannot be the name of a worktree: git cannot keep both its branch and that of `c/d`";
+    assert_eq!(error.to_string(), said);
     assert_eq!(world.shop.git(["for-each-ref"]), before);
     assert_eq!(world.shop.git(["worktree", "list"]).lines().count(), 2);
 }
@@ -62,6 +68,45 @@ fn an_unused_worktree_is_undone_and_one_with_work_is_kept() {
         assert!(matches!(undone, make::Undone::Kept(_)), "{undone:?}");
         assert!(made.path.join(file).exists());
     }
+}
+
+/// `git status` shows none of these changes: the files were untracked or ignored before, and no ref has moved.
+#[test]
+fn work_in_files_that_setup_left_keeps_the_worktree_of_a_failed_launch() {
+    let world = World::new();
+    world.shop.write(".env", "KEY=1\n");
+    world.shop.write(".git/info/exclude", "out/\n.env\n");
+    let mut order = world.order();
+    order.settings.copy = vec![".env".into()];
+    let setup = "mkdir out; echo log > out/log; echo gen > gen.txt";
+    order.settings.setup = ["sh", "-c", setup].map(str::to_owned).to_vec();
+    let run = |made: &Made, script: &str| {
+        let mut command = std::process::Command::new("sh");
+        let status = command.args(["-ec", script]).current_dir(&made.path).status();
+        assert!(status.expect("started").success(), "{script}");
+    };
+    let commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x";
+    let work = [
+        ("in-folder", "echo work > out/result.txt"),
+        ("appended", "echo work >> gen.txt"),
+        ("same-size", "printf 'GEN\\n' > gen.txt"),
+        ("copied", "echo KEY=2 >> .env"),
+        ("flagged", "git update-index --assume-unchanged README.md; echo work >> README.md"),
+        ("reset", &format!("{commit}; git reset -q --hard HEAD~")),
+        ("staged", "echo s > s; git add s; rm s"),
+        ("switched", "git switch -qc feature"),
+    ];
+    for (name, script) in work {
+        let made = world.make(&order, &[name]).expect("made").remove(0);
+        run(&made, script);
+        let undone = make::undo(&world.host, &made).expect("looked at");
+        assert!(matches!(undone, make::Undone::Kept(_)), "{name}: {undone:?}");
+        assert!(made.path.join("out/log").exists(), "{name}");
+        world.shop.git(["rev-parse", "--verify", &format!("refs/agentctl/base/{name}")]);
+    }
+    let made = world.make(&order, &["only-read"]).expect("made").remove(0);
+    run(&made, "cat .env out/log gen.txt > /dev/null; git status > /dev/null; git log > /dev/null");
+    assert_eq!(make::undo(&world.host, &made).expect("undone"), make::Undone::Removed);
 }
 
 #[test]
@@ -203,12 +248,38 @@ fn a_submodule_that_cannot_be_had_is_a_warning_and_with_strict_a_failure() {
 }
 
 #[test]
+fn a_list_of_submodules_that_git_cannot_read_is_a_warning_and_with_strict_a_failure() {
+    let world = World::new();
+    nested(&world);
+    let file = world.shop.path.join(".gitmodules");
+    let text = std::fs::read_to_string(&file).expect("read");
+    world.shop.write(".gitmodules", text.clone() + "[\n");
+    world.shop.git(["add", ".gitmodules"]);
+    let tree = world.shop.git(["write-tree"]);
+    world.shop.write(".gitmodules", text);
+    world.shop.git(["reset", "--quiet"]);
+    let commit = world.shop.git(["commit-tree", &tree, "-p", "HEAD", "-m", "broken"]);
+    let mut order = world.order();
+    order.options.base = Some(commit);
+    let made = world.make(&order, &["x"]).expect("made").remove(0);
+    let words = "the submodules of .gitmodules were not checked out";
+    assert!(made.warnings[0].starts_with(words), "{:?}", made.warnings);
+    order.options.strict = true;
+    let error = world.make(&order, &["y", "z"]).expect_err("strict");
+    assert!(error.to_string().contains("not checked out"), "{error}");
+}
+
+#[test]
 fn in_a_submodule_the_submodule_is_the_repository() {
     let world = World::new();
     nested(&world);
     let made = works(&world, &world.shop.path.join("deps/outer/src"), "x");
     assert_eq!(made.path, world.path.join("outer.worktrees/x"));
     assert_eq!(made.cwd, made.path.join("src"));
+    // Its git directory names a working tree, but is not in it.
+    let git_dir = world.shop.path.join(".git/modules/deps/outer");
+    let repository = world.git().repository(&git_dir).expect("a repository");
+    assert_eq!((repository.top, repository.common), (None, git_dir));
 }
 
 #[test]
@@ -264,6 +335,62 @@ fn a_failed_setup_removes_everything_that_was_made() {
     assert!(!world.path.join("shop.worktrees").exists());
 }
 
+/// Nothing tells files of a setup program that did not finish from those that others put there meanwhile.
+#[test]
+fn files_that_lie_in_a_worktree_whose_setup_fails_are_saved() {
+    let world = World::new();
+    world.shop.write(".gitignore", "node_modules/\n");
+    world.shop.commit("ignore");
+    world.shop.write("local.toml", "a copy\n");
+    let mut order = world.order();
+    order.settings.copy = vec!["local.toml".into()];
+    let set_up = |order: &mut agentctl_core::worktrees::MakeOrder, script: &str| {
+        order.settings.setup = ["sh", "-c", script].map(str::to_owned).to_vec();
+    };
+    set_up(&mut order, "mkdir node_modules; echo x > node_modules/x; exit 1");
+    let error = world.make(&order, &["a"]).expect_err("the setup fails");
+    assert!(matches!(error, MakeError::SetUp { .. }), "{error}");
+
+    let before = world.shop.git(["for-each-ref"]);
+    set_up(&mut order, "echo one; echo PRECIOUS > mine.txt; echo two; exit 1");
+    let error = world.make(&order, &["a"]).expect_err("the setup fails");
+    let MakeError::Left { cause, remains } = &error else { panic!("{error}") };
+    let script = "`sh -c 'echo one; echo PRECIOUS > mine.txt; echo two; exit 1'`";
+    let said = format!("the setup program {script} failed: exit code 1: one; two");
+    assert_eq!(cause.to_string(), said);
+    assert!(remains.left.is_empty() && remains.kept.is_empty(), "{error}");
+    let [saved] = &remains.saved[..] else { panic!("{error}") };
+    assert!(error.to_string().contains(&saved.reference), "{error}");
+    let file = format!("{}:mine.txt", saved.reference);
+    assert_eq!(world.shop.git(["show", &file]), "PRECIOUS");
+    assert!(!world.path.join("shop.worktrees").exists());
+    world.shop.git(["update-ref", "-d", &saved.reference]);
+    assert_eq!(world.shop.git(["for-each-ref"]), before);
+
+    // A rescue ref does not hold the files of a repository.
+    let identity = "-c user.name=ada -c user.email=ada@example.org";
+    let commit = format!("git -C inside {identity} commit --quiet --allow-empty -m x");
+    set_up(&mut order, &format!("git init --quiet inside; {commit}; exit 1"));
+    let error = world.make(&order, &["a"]).expect_err("the setup fails");
+    let MakeError::Left { remains, .. } = &error else { panic!("{error}") };
+    assert_eq!(remains.kept[0].why, "inside is a repository of its own");
+    assert!(remains.kept[0].path.join("inside/.git").exists());
+}
+
+#[test]
+fn the_lock_that_an_ended_git_left_on_a_new_branch_does_not_keep_the_branch() {
+    let world = World::new();
+    let before = world.shop.git(["for-each-ref"]);
+    let lock = world.shop.path.join(".git/refs/heads/agentctl/a.lock");
+    let mut order = world.order();
+    let script = ": > \"$AGENTCTL_MAIN/.git/refs/heads/$AGENTCTL_BRANCH.lock\"; exit 3";
+    order.settings.setup = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+    let error = world.make(&order, &["a"]).expect_err("the setup fails");
+    assert!(matches!(error, MakeError::SetUp { .. }), "{error}");
+    assert!(!lock.exists());
+    assert_eq!(world.shop.git(["for-each-ref"]), before);
+}
+
 #[test]
 fn a_sparse_directory_that_the_base_does_not_have_is_refused() {
     let world = World::new();
@@ -295,4 +422,144 @@ fn a_repository_that_cannot_be_written_is_no_taken_name() {
         let said = format!("the repository {} cannot be written: ", world.shop.path.display());
         assert!(refused.starts_with(&said), "{refused}");
     });
+}
+
+#[test]
+fn a_repository_inside_is_named_and_left_out_where_uncommitted_changes_are_taken_along() {
+    let world = World::new();
+    let shop = &world.shop;
+    shop.write("tracked", "of the base\n");
+    shop.commit("a file");
+    // One is new, one lies where the base has a file.
+    let _inner = Repository::new(&shop.path.join("vendor/inner"));
+    std::fs::remove_file(shop.path.join("tracked")).expect("removed");
+    let _instead = Repository::new(&shop.path.join("tracked"));
+    let mut order = world.order();
+    order.options.with_changes = true;
+    let warnings = ["tracked", "vendor/inner"].map(|path| {
+        format!("{path} is a repository of its own: the files in it are not taken along")
+    });
+    // With nothing else to take along there is no commit.
+    let made = world.make(&order, &["none"]).expect("made").remove(0);
+    assert_eq!((&made.start, made.warnings.as_slice()), (&made.base, &warnings[..]));
+    shop.write("new.txt", "new\n");
+    let made = world.make(&order, &["a", "b"]).expect("made");
+    for made in &made {
+        assert_eq!(made.warnings, warnings);
+        assert!(made.path.join("new.txt").exists());
+        let changed = shop.git(["diff-tree", "-r", "--name-status", &made.base, &made.start]);
+        assert_eq!(changed, "A\tnew.txt");
+        assert_eq!(shop.at(&made.path).git(["status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn changed_files_in_a_submodule_stay_behind_and_that_is_said() {
+    let world = World::new();
+    nested(&world);
+    world.shop.write("deps/outer/README.md", "changed\n");
+    world.shop.write("new.txt", "new\n");
+    let mut order = world.order();
+    order.options.with_changes = true;
+    let made = world.make(&order, &["x"]).expect("made").remove(0);
+    let said = "the submodule deps/outer has changes that are not committed in it: they are not taken along";
+    assert_eq!(made.warnings, [said]);
+    assert!(made.path.join("new.txt").exists());
+}
+
+#[test]
+fn a_commit_of_a_submodule_that_only_the_launching_worktree_has_is_checked_out() {
+    let world = World::new();
+    nested(&world);
+    let first = world.shop.at(&world.made("first").path);
+    let module = first.at(&first.path.join("deps/outer"));
+    module.write("work.txt", "work\n");
+    let work = module.commit("work");
+    first.commit("the work of the submodule");
+    let inner = first.at(&module.path.join("deps/inner"));
+    inner.write("deep.txt", "deep\n");
+    inner.commit("deep");
+    module.commit("nested work");
+    first.commit("the nested work of the submodule");
+    let second = world.make(&order_from(&first.path), &["second"]).expect("made").remove(0);
+    assert!(second.warnings.is_empty(), "{:?}", second.warnings);
+    for file in ["work.txt", "deps/inner/deep.txt"] {
+        assert!(second.path.join("deps/outer").join(file).exists(), "{file}");
+    }
+    let mut order = order_from(&first.path);
+    order.options.base = Some("HEAD~1".to_owned());
+    let third = world.make(&order, &["third"]).expect("made").remove(0);
+    assert!(third.warnings.is_empty(), "{:?}", third.warnings);
+    let at = world.shop.at(&third.path.join("deps/outer")).git(["rev-parse", "HEAD"]);
+    assert_eq!(at, work);
+}
+
+#[test]
+fn a_submodule_that_cannot_be_checked_out_leaves_no_clone() {
+    let world = World::new();
+    nested(&world);
+    let nowhere = "1234567890123456789012345678901234567890";
+    let entry = format!("160000,{nowhere},deps/outer");
+    world.shop.git(["update-index", "--cacheinfo", &entry]);
+    world.shop.git(["commit", "--quiet", "-m", "a commit that is nowhere"]);
+    let made = world.made("x");
+    assert!(made.warnings[0].starts_with("the submodule deps/outer was not checked out"));
+    let git_dir = world.shop.at(&made.path).git(["rev-parse", "--absolute-git-dir"]);
+    assert!(!Path::new(&git_dir).join("modules").exists(), "a clone is left");
+    assert_eq!(std::fs::read_dir(made.path.join("deps/outer")).expect("there").count(), 0);
+}
+
+#[test]
+fn a_temporary_directory_is_refused_unless_the_repository_is_in_it() {
+    let world = World::new();
+    let place = world.path.join("tmp");
+    let mut order = world.order();
+    order.options.directory = Some(place.join("trees"));
+    let error = world.make(&order, &["fix"]).expect_err("refused");
+    assert!(matches!(error, MakeError::BadDirectory { .. }), "{error}");
+    let said = format!("it is in the temporary directory {}", place.display());
+    assert!(error.to_string().contains(&said), "{error}");
+    assert!(!place.join("trees").exists());
+    works(&world, &Repository::new(&place.join("repository")).path, "fix");
+}
+
+#[test]
+fn a_hook_that_fails_is_named_with_its_words() {
+    let hooks = ["post-checkout", "reference-transaction"];
+    for (hook, words) in hooks.into_iter().zip(["policy says no", "aborted by hook"]) {
+        let world = World::new();
+        let script = "#!/bin/sh\necho policy says no >&2\nexit 1\n";
+        let path = world.shop.write(Path::new(".git/hooks").join(hook), script);
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).expect("executable");
+        let error = world.make(&world.order(), &["fix"]).expect_err("refused");
+        assert!(matches!(error, MakeError::Hook { hook: named, .. } if named == hook), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!world.path.join("shop.worktrees").exists());
+    }
+}
+
+#[test]
+fn a_hundred_thousand_files_are_checked_out_and_removed() {
+    let world = World::new();
+    let blob = world.shop.git(["rev-parse", "HEAD:README.md"]);
+    let tree_of = |entry: &dyn Fn(usize) -> String, count: usize| {
+        let mut command = std::process::Command::new("git");
+        command.arg("mktree").current_dir(&world.shop.path);
+        let mut git = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
+        let entries: String = (0..count).map(entry).collect();
+        git.stdin.take().expect("a pipe").write_all(entries.as_bytes()).expect("written");
+        let output = git.wait_with_output().expect("ended");
+        String::from_utf8(output.stdout).expect("an id").trim().to_owned()
+    };
+    let folder = tree_of(&|at| format!("100644 blob {blob}\tf{at}\n"), 1000);
+    let top = tree_of(&|at| format!("040000 tree {folder}\td{at}\n"), 100);
+    let mut order = world.order();
+    order.options.base = Some(world.shop.git(["commit-tree", &top, "-p", "HEAD", "-m", "large"]));
+    let made = world.make(&order, &["large"]).expect("made").remove(0);
+    assert_eq!(world.shop.at(&made.path).git(["ls-files"]).lines().count(), 100_000);
+    assert!(made.path.join("d99/f999").exists());
+    let undone = make::undo(&world.host, &made).expect("looked at");
+    assert_eq!(undone, make::Undone::Removed);
+    assert!(!made.path.exists());
 }

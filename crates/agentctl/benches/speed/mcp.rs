@@ -19,6 +19,8 @@ const MOST_MB: u64 = 25;
 /// Calls before the memory is read, and how many of them are under way at once.
 const CALLS: usize = 1_000;
 const CALLS_AT_ONCE: usize = 100;
+/// How long after the last call the memory is read.
+const REST: Duration = Duration::from_secs(2);
 /// The most CPU time while nothing happens, in milliseconds a minute: 0.0 % of a core.
 const MOST_IDLE_MS: f64 = 30.0;
 
@@ -85,8 +87,9 @@ impl Bench<'_> {
     pub(crate) fn mcp(&mut self) {
         let start = "mcp: from its start to the list of its tools".to_owned();
         let list = "mcp: `list_sessions`, above `agentctl list`".to_owned();
-        let memory =
-            format!("mcp: resident memory after {CALLS} mixed calls, {CALLS_AT_ONCE} at once");
+        let memory = format!(
+            "mcp: resident memory at rest after {CALLS} mixed calls, {CALLS_AT_ONCE} at once"
+        );
         let idle = format!("mcp: idle for {} s", IDLE.as_secs());
         if ![&start, &list, &memory, &idle].iter().any(|what| self.wanted(what)) {
             return;
@@ -119,6 +122,7 @@ impl Bench<'_> {
             server.mixed();
         }
         let pid = server.process.child.id();
+        std::thread::sleep(REST);
         let resident = memory_bytes(pid, "VmRSS:") >> 20;
         let target = format!("at most {MOST_MB} MB");
         self.state(memory, format!("{resident} MB"), target, resident <= MOST_MB);

@@ -58,14 +58,15 @@ fn key(terminal: &mut PseudoTerminal, key: &str) -> Duration {
     start.elapsed()
 }
 
-/// Returns the times from prompts that ask until `top` has drawn the ask: the words of its keys.
+/// Returns the times from prompts that ask until `top` has drawn the row that waits. The pane keeps a settled ask until
+/// a key is pressed, so only the first ask would draw the words of its keys.
 fn asks_drawn(agent: &Kept<'_>, terminal: &PseudoTerminal, rounds: usize) -> Vec<Duration> {
     let drawn = |round: usize| {
         quiet(terminal);
         let before = terminal.output_length();
         let start = Instant::now();
         agent.say(round, "x [[permit:true]] [[say:y]]");
-        while !terminal.output().get(before..).is_some_and(|new| new.contains("deny")) {
+        while !terminal.output().get(before..).is_some_and(|new| new.contains("waiting")) {
             std::thread::yield_now();
         }
         let took = start.elapsed();

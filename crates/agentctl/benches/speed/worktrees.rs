@@ -25,14 +25,15 @@ impl Bench<'_> {
                 add(&shop, number);
             }
             // The same questions by git itself, four at a time.
-            let script = "git worktree list --porcelain | sed -n 's/^worktree //p' \
-                | xargs -P 4 -I{} git -C {} status --porcelain --untracked-files=all";
-            let mut theirs = command(&shop.path, "/bin/sh", &["-c", script]);
-            let mut listing = ours(&shop.path, &["worktree", "list", "--json"]);
-            let (theirs, listing) =
-                (theirs.current_dir(&shop.path), listing.current_dir(&shop.path));
-            let times = compare(self.options.runs.min(5), theirs, listing);
-            self.at_most_ratio(list, "`git status`, 4 at a time", times, Some(1.5));
+            let status = "git -C {} status --porcelain --untracked-files=all";
+            let (theirs, ours) = (each_worktree(status), &["worktree", "list"][..]);
+            let times = self.in_shop(&shop, &theirs, ours);
+            self.at_most_ratio(list.clone(), "`git status`, 4 at a time", times, Some(1.5));
+            // A table has no sizes, a document has: every file is looked at for them.
+            let with_size = each_worktree(&format!("sh -c '{status}; du -sb {{}}'"));
+            let times = self.in_shop(&shop, &with_size, &["worktree", "list", "--json"]);
+            let reference = "`git status` and `du`, 4 at a time";
+            self.at_most_ratio(format!("{list}, with sizes"), reference, times, Some(1.5));
         }
         if self.wanted(&launch) {
             let shop = repository(&self.directory.join("worktree-launch"));
@@ -47,6 +48,19 @@ impl Bench<'_> {
             self.at_most_ratio(group, reference, times, Some(1.3));
         }
     }
+
+    fn in_shop(&self, shop: &Repository, theirs: &str, args: &[&str]) -> Times {
+        let mut theirs = command(&shop.path, "/bin/sh", &["-c", theirs]);
+        let mut listing = ours(&shop.path, args);
+        let (theirs, listing) = (theirs.current_dir(&shop.path), listing.current_dir(&shop.path));
+        compare(self.options.runs.min(5), theirs, listing)
+    }
+}
+
+/// Returns a script that runs a command for each worktree, four at a time.
+fn each_worktree(command: &str) -> String {
+    let list = "git worktree list --porcelain | sed -n 's/^worktree //p'";
+    format!("{list} | xargs -P 4 -I{{}} {command}")
 }
 
 fn repository(path: &Path) -> Repository {
@@ -72,16 +86,22 @@ fn add(shop: &Repository, number: usize) -> PathBuf {
 fn launches(shop: &Repository, runs: usize) -> Times {
     let (mut apart, mut together) = (Vec::new(), Vec::new());
     for run in 0..=runs {
-        let start = Instant::now();
+        let start = start();
         let path = add(shop, run);
         launch(&shop.path, &path, &[]);
         apart.push(start.elapsed().as_secs_f64() * 1000.0);
-        let start = Instant::now();
+        let start = self::start();
         launch(&shop.path, &shop.path, &[&format!("--worktree=bench-{run}")]);
         together.push(start.elapsed().as_secs_f64() * 1000.0);
     }
     // The first of each warms the page cache and is not counted.
     Times::of(apart.split_off(1), together.split_off(1))
+}
+
+/// Returns the time after everything was written to the disk, so that neither side pays for the files of the other.
+fn start() -> Instant {
+    rustix::fs::sync();
+    Instant::now()
 }
 
 fn launch(home: &Path, directory: &Path, more: &[&str]) {
@@ -95,12 +115,12 @@ fn launch(home: &Path, directory: &Path, more: &[&str]) {
 fn groups(shop: &Repository, runs: usize) -> Times {
     let (mut apart, mut together) = (Vec::new(), Vec::new());
     for run in 0..=runs {
-        let start = Instant::now();
+        let start = start();
         let folder = shop.path.with_file_name("shop.worktrees").join(format!("apart-{run}"));
-        let script = format!(
-            "seq {SLOTS} | xargs -P 4 -I{{}} git worktree add --quiet -b apart-{run}-{{}} '{}'/{{}}",
-            folder.display()
-        );
+        // git fails if it meets the incomplete entry that another git makes at the same moment.
+        let add = format!("git worktree add --quiet -B apart-{run}-$1 \"{}/$1\"", folder.display());
+        let tries = format!("for n in 1 2 3 4 5 6 7 8; do {add} && exit 0; done; exit 255");
+        let script = format!("seq {SLOTS} | xargs -P 4 -n 1 sh -c '{tries}' sh");
         let mut adds = command(&shop.path, "/bin/sh", &["-c", &script]);
         let added = adds.current_dir(&shop.path).output().expect("started");
         assert!(added.status.success(), "git failed: {added:?}");
@@ -111,7 +131,7 @@ fn groups(shop: &Repository, runs: usize) -> Times {
             }
         });
         apart.push(start.elapsed().as_secs_f64() * 1000.0);
-        let start = Instant::now();
+        let start = self::start();
         let (times, group) = (SLOTS.to_string(), format!("bench-{run}"));
         launch(&shop.path, &shop.path, &["--times", &times, "--group", &group]);
         together.push(start.elapsed().as_secs_f64() * 1000.0);

@@ -9,15 +9,19 @@ use clap::Args;
 use super::listed::Listed;
 use super::shape::{Form, Shape, ShapeArgs};
 use super::watch::watch;
-use crate::face::{CONTROL_COLUMNS, RowContext, columns_table};
+use crate::face::{CONTROL_COLUMNS, RowContext, asks_in_words, columns_table, messages_in_words};
 use crate::failure::Outcome;
 use crate::text::wrap;
 use crate::ui::Ui;
 
+/// Fewest columns of words beside the name of an agent.
+const MIN_ROOM: usize = 10;
+
 /// List supported agents and what agentctl can do with each
 ///
 /// The first table shows what agentctl reads of each agent, the second what `launch --permissions` means for it,
-/// and the last lines how `stop` ends it.
+/// and the last lines how `stop` ends it. With `-o wide` on a terminal the last lines show which asks can be answered
+/// and which sessions take messages.
 #[derive(Args)]
 pub(super) struct AdaptersArgs {
     #[command(flatten)]
@@ -33,6 +37,10 @@ pub(super) fn cmd_adapters(ui: &mut Ui, fleet: &Fleet, args: &AdaptersArgs) -> O
     listed.print(ui, &fleet.host, &shape)?;
     if matches!(shape.form, Form::Table) && shape.has_headers {
         show_control(ui, &fleet.host, &shape, &listed.rows)?;
+    }
+    let is_cut = matches!(shape.form, Form::WideTable) && shape.canvas(ui).width.is_some();
+    if is_cut && shape.has_headers {
+        show_answering(ui, &shape, &listed.rows)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -64,16 +72,46 @@ fn show_control(
     ui.line("")?;
     ui.drawn(&table.draw(shape.canvas(ui), true))?;
     ui.line("")?;
+    let stops = |row: &AdapterRow| {
+        row.control.as_ref().map_or("not from here".to_owned(), |c| c.stop.clone())
+    };
+    show_words(ui, shape, rows, &[("stop", &stops)])?;
+    ui.flush()
+}
+
+/// Shows for every agent whether it asks and is spoken to: a terminal leaves out the columns about that.
+fn show_answering(
+    ui: &mut Ui,
+    shape: &Shape<AdapterRow>,
+    rows: &[AdapterRow],
+) -> std::io::Result<()> {
+    ui.line("")?;
+    show_words(ui, shape, rows, &[("asks", &asks_in_words), ("messages", &messages_in_words)])?;
+    ui.flush()
+}
+
+/// The subject of a line about an agent, and its words.
+type Words<'a> = (&'a str, &'a dyn Fn(&AdapterRow) -> String);
+
+/// Shows lines of words about every agent, broken for the terminal.
+fn show_words(
+    ui: &mut Ui,
+    shape: &Shape<AdapterRow>,
+    rows: &[AdapterRow],
+    subjects: &[Words<'_>],
+) -> std::io::Result<()> {
     let names = rows.iter().map(|row| row.name.len()).max().unwrap_or_default();
-    for row in rows {
-        let how = row.control.as_ref().map_or("not from here", |can| can.stop.as_str());
-        let indent = "stop ".len() + names + 2;
-        let room =
-            shape.canvas(ui).width.map_or(usize::MAX, |all| all.saturating_sub(indent).max(20));
-        for (at, line) in wrap(how, room).iter().enumerate() {
-            let name = if at == 0 { format!("stop {}", row.name) } else { String::new() };
-            ui.line(&format!("{name:<indent$}{line}"))?;
+    let longest = subjects.iter().map(|(subject, _)| subject.len()).max().unwrap_or_default();
+    let indent = longest + 1 + names + 2;
+    let room =
+        shape.canvas(ui).width.map_or(usize::MAX, |all| all.saturating_sub(indent).max(MIN_ROOM));
+    for (subject, words) in subjects {
+        for row in rows {
+            for (at, line) in wrap(&words(row), room).iter().enumerate() {
+                let name = if at == 0 { format!("{subject} {}", row.name) } else { String::new() };
+                ui.line(&format!("{name:<indent$}{line}"))?;
+            }
         }
     }
-    ui.flush()
+    Ok(())
 }

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use agentctl_core::ask::{AnswerDocument, AnswerRequest, Fleet};
 use agentctl_core::inbox::{AnswerError, OpenAsk, can_name_an_ask, check_answerer, find};
 use agentctl_core::model::{Ask, AskChoice, Reply};
+use agentctl_core::text::shell_word;
 use clap::{ArgGroup, Args};
 
 use self::walk::walk;
-use crate::face::{FieldWords, answer_flags, answered_line, field_reply, not_answered};
+use crate::face::{FieldWords, answered_line, field_reply, not_answered, offered_hint};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -28,7 +29,7 @@ pub(super) struct AnswerArgs {
     /// Allow it once
     #[arg(long, group = "decision", requires = "ask")]
     allow: bool,
-    /// Deny it; the agent goes on without it
+    /// Deny it; the agent goes on without it, but OpenCode ends its turn unless --message is given
     #[arg(long, group = "decision", requires = "ask")]
     deny: bool,
     /// With --deny: words for the agent
@@ -40,7 +41,7 @@ pub(super) struct AnswerArgs {
     /// Choose option N of the question; repeat it where several may be chosen
     #[arg(long, value_name = "N", conflicts_with_all = ["decision", "text", "field"], requires = "ask")]
     option: Vec<usize>,
-    /// Answer the question with this text
+    /// Answer the question with this text; `-` reads it from stdin, without its last line break
     #[arg(
         long,
         value_name = "TEXT",
@@ -49,8 +50,8 @@ pub(super) struct AnswerArgs {
         requires = "ask"
     )]
     text: Option<String>,
-    /// Answer one of several questions: its name, and an option or a text
-    #[arg(long, value_name = "ID=VALUE", conflicts_with = "decision", requires = "ask")]
+    /// Answer one of several questions: its number or id, and an option or a text
+    #[arg(long, value_name = "N=VALUE", conflicts_with = "decision", requires = "ask")]
     field: Vec<String>,
     /// Deny it and end the turn
     #[arg(long, group = "decision", requires = "ask")]
@@ -72,6 +73,8 @@ pub(super) struct ApproveArgs {
 }
 
 /// Deny asks; the agents go on without them
+///
+/// OpenCode goes on only if it is given words; without --message its turn ends.
 #[derive(Args)]
 pub(super) struct DenyArgs {
     /// The asks, by at least 6 characters of their id
@@ -90,11 +93,15 @@ pub(super) fn cmd_answer(ui: &mut Ui, fleet: &Fleet, args: &AnswerArgs) -> Outco
         (Some(ask), Some(Decision::Reply(reply))) => {
             return one(ui, &answer(fleet, ask, &reply)?, args.json);
         }
-        (Some(ask), Some(Decision::Fields(words))) => {
+        (Some(ask), Some(Decision::Fields(mut words))) => {
             let found = open_ask(fleet, ask)?;
             let answerer = fleet.answerer(std::process::id());
             check_answerer(fleet, &answerer, &found)
                 .map_err(|error| not_answered(fleet, ask, error))?;
+            check_channel(fleet, &found.ask)?;
+            if words.text.as_deref() == Some("-") {
+                words.text = Some(text_of_stdin(ui, &found.ask)?);
+            }
             let reply = field_reply(&found.ask, &words)?;
             return one(ui, &answer_found(fleet, &found.ask, &reply)?, args.json);
         }
@@ -102,10 +109,18 @@ pub(super) fn cmd_answer(ui: &mut Ui, fleet: &Fleet, args: &AnswerArgs) -> Outco
     };
     if args.json || !ui.converses() {
         let hint = match ask {
-            Some(ask) => offered(&open_ask(fleet, ask)?.ask),
+            Some(ask) => {
+                let found = open_ask(fleet, ask)?.ask;
+                check_channel(fleet, &found)?;
+                offered_hint(&found)
+            }
             None => "name an ask and a decision: `agentctl asks` shows both".to_owned(),
         };
-        let message = "no decision was given, and no terminal can be asked";
+        let message = if args.json {
+            "no decision was given, and --json asks for none"
+        } else {
+            "no decision was given, and no terminal can be asked"
+        };
         return Err(Failure::new(Kind::Usage, message).hint(hint));
     }
     walk(ui, fleet, ask)
@@ -143,24 +158,51 @@ fn decision(args: &AnswerArgs) -> Result<Option<Decision>, Failure> {
     if let Some(number) = args.always {
         return Ok(Some(Decision::Reply(Reply::Always(AskChoice::always_key(number)))));
     }
-    let mut fields = Vec::new();
-    for field in &args.field {
-        let Some((name, value)) = field.split_once('=') else {
-            let message = format!("--field needs ID=VALUE, not `{field}`");
-            let ask = args.ask.as_deref().unwrap_or("ASK");
-            let hint = format!("`agentctl asks {ask}` shows the ids");
-            return Err(Failure::new(Kind::Usage, message).hint(hint));
-        };
-        fields.push((name.to_owned(), value.to_owned()));
+    if let Some(field) = args.field.iter().find(|field| !field.contains('=')) {
+        let message = format!("--field needs N=VALUE, not `{field}`");
+        let ask = args.ask.as_deref().map_or_else(|| "ASK".to_owned(), shell_word);
+        let hint = format!("`agentctl asks {ask}` shows the numbers of the questions");
+        return Err(Failure::new(Kind::Usage, message).hint(hint));
     }
-    let words = FieldWords { options: args.option.clone(), text: args.text.clone(), fields };
+    let words = FieldWords {
+        options: args.option.clone(),
+        text: args.text.clone(),
+        fields: args.field.clone(),
+    };
     let is_empty = words.options.is_empty() && words.text.is_none() && words.fields.is_empty();
     Ok((!is_empty).then_some(Decision::Fields(words)))
+}
+
+/// Reads the answer to a question from stdin, without the line break at its end. A terminal does not show a secret.
+fn text_of_stdin(ui: &mut Ui, ask: &Ask) -> Result<String, Failure> {
+    let is_secret = matches!(ask.fields.as_slice(), [field] if field.secret);
+    let text = if is_secret && ui.reads_keys() {
+        ui.prompt_hidden("type the answer (not shown): ")?.unwrap_or_default()
+    } else {
+        std::io::read_to_string(std::io::stdin())?
+    };
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.is_empty() {
+        return Err(Failure::new(Kind::Usage, "stdin has no text for an answer"));
+    }
+    Ok(text.to_owned())
 }
 
 /// Finds the ask that a text names.
 fn open_ask(fleet: &Fleet, text: &str) -> Result<OpenAsk, Failure> {
     find(fleet, text, None).map_err(|error| not_answered(fleet, text, error))
+}
+
+/// Checks that an ask can be answered from here: without a channel it takes no decision at all.
+fn check_channel(fleet: &Fleet, ask: &Ask) -> Result<(), Failure> {
+    match ask.via {
+        Some(_) => Ok(()),
+        None => {
+            let error = AnswerError::Unanswerable(Box::new(ask.clone()));
+            Err(not_answered(fleet, &ask.id, error))
+        }
+    }
 }
 
 fn answer(fleet: &Fleet, ask: &str, reply: &Reply) -> Result<AnswerDocument, Failure> {
@@ -234,9 +276,4 @@ fn several(ui: &mut Ui, fleet: &Fleet, asks: &[String], reply: &Reply, json: boo
     }
     let seen = super::answered(ui, &faults);
     Ok(failed.unwrap_or(seen))
-}
-
-fn offered(ask: &Ask) -> String {
-    let flags: Vec<String> = answer_flags(ask).into_iter().map(|(flag, _)| flag).collect();
-    format!("it takes {}", flags.join(", "))
 }

@@ -8,7 +8,7 @@ use agentctl_core::ask::{
 };
 use agentctl_core::fleet::shortened;
 use agentctl_core::inbox::can_name_an_ask;
-use agentctl_core::model::SCHEMA_VERSION;
+use agentctl_core::model::{Ask, SCHEMA_VERSION};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 
@@ -16,7 +16,9 @@ use super::list::{adapter_name, resolved_directory};
 use super::listed::Listed;
 use super::shape::{Form, Shape, ShapeArgs};
 use super::watch::watch;
-use crate::face::{AskLineKind, AskListRow, AskPageForm, ask_page, full_name, unresolved};
+use crate::face::{
+    AskLineKind, AskListRow, AskPageForm, ask_page, full_name, no_open_ask_hint, unresolved,
+};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -50,14 +52,24 @@ pub(super) struct AsksArgs {
 
 pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
     if args.hook {
-        ui.json(&fleet.ask_hook_settings())?;
+        let settings = fleet.ask_hook_settings();
+        ui.json(&settings)?;
+        if let Some(file) = settings.file.filter(|_| ui.is_terminal()) {
+            ui.hint(&format!("merge this into {file}, beside hooks that are there"));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let shape = args.shape.shape::<AskListRow>()?;
     if shape.is_watched {
-        return watch(ui, fleet, &shape, || listed(fleet, &shape, args));
+        let mut watched = WatchedAsks::of(args);
+        let outcome = watch(ui, fleet, &shape, || watched.listed(fleet, &shape));
+        let Some(line) = watched.end() else { return outcome };
+        ui.note(&line);
+        return Ok(ExitCode::SUCCESS);
     }
-    let listed = listed(fleet, &shape, args)?;
+    let asked = fleet.waiting(&request(args, &args.select));
+    let waiting = asked.map_err(|found| not_found(fleet, found))?;
+    let listed = listed(fleet, &shape, args, waiting)?;
     if matches!(shape.form, Form::Table) && !args.select.is_empty() && !listed.rows.is_empty() {
         for (at, row) in listed.rows.iter().enumerate() {
             if at > 0 {
@@ -72,13 +84,84 @@ pub(super) fn cmd_asks(ui: &mut Ui, fleet: &Fleet, args: &AsksArgs) -> Outcome {
     Ok(super::answered(ui, &listed.faults))
 }
 
+type ListedAsks = Listed<AskListRow, AsksDocument>;
+
+/// The list of asks again and again. The end of an ask that was named by its id is no error.
+struct WatchedAsks<'a> {
+    args: &'a AsksArgs,
+    /// The texts whose asks are open, and those that name sessions.
+    select: Vec<String>,
+    /// The asks that were shown and that are named by their ids.
+    seen: Vec<Ask>,
+    /// A line for each ask that was settled meanwhile.
+    settled: Vec<String>,
+}
+
+impl<'a> WatchedAsks<'a> {
+    fn of(args: &'a AsksArgs) -> Self {
+        Self { args, select: args.select.clone(), seen: Vec::new(), settled: Vec::new() }
+    }
+
+    /// Returns the list as it is now. It fails if nothing that was named is left: see [`WatchedAsks::end`].
+    fn listed(&mut self, fleet: &Fleet, shape: &Shape<AskListRow>) -> Result<ListedAsks, Failure> {
+        let mut select = self.select.clone();
+        loop {
+            let found = match fleet.waiting(&request(self.args, &select)) {
+                Ok(waiting) => return self.shown(fleet, shape, waiting),
+                Err(found) => found,
+            };
+            let named =
+                |ask: &&Ask| can_name_an_ask(&found.text) && ask.id.starts_with(&found.text);
+            let Some(ask) = self.seen.iter().find(named) else {
+                return Err(not_found(fleet, found));
+            };
+            let everything =
+                AsksRequest { adapter: Some(ask.adapter.to_owned()), ..AsksRequest::default() };
+            let now = fleet.waiting(&everything).map_err(|found| not_found(fleet, found))?;
+            if fleet.is_settled(ask, &now) {
+                self.settled.push(format!("ask {} is settled", ask.short_id()));
+                self.select.retain(|text| *text != found.text);
+            }
+            select.retain(|text| *text != found.text);
+            if self.select.is_empty() {
+                return Err(not_found(fleet, found));
+            }
+            if select.is_empty() {
+                let waiting = WaitingSessions { rows: Vec::new(), faults: now.faults };
+                return self.shown(fleet, shape, waiting);
+            }
+        }
+    }
+
+    fn shown(
+        &mut self,
+        fleet: &Fleet,
+        shape: &Shape<AskListRow>,
+        waiting: WaitingSessions,
+    ) -> Result<ListedAsks, Failure> {
+        for ask in waiting.rows.iter().flat_map(|row| &row.asks) {
+            let is_named = self.select.iter().any(|text| ask.id.starts_with(text.as_str()));
+            if is_named && !self.seen.iter().any(|seen| seen.id == ask.id) {
+                self.seen.push(ask.clone());
+            }
+        }
+        let mut listed = listed(fleet, shape, self.args, waiting)?;
+        listed.remarks.clone_from(&self.settled);
+        Ok(listed)
+    }
+
+    /// Returns the last line if every ask that was named is settled.
+    fn end(&self) -> Option<String> {
+        self.settled.last().filter(|_| self.select.is_empty()).cloned()
+    }
+}
+
 fn listed(
     fleet: &Fleet,
     shape: &Shape<AskListRow>,
     args: &AsksArgs,
-) -> Result<Listed<AskListRow, AsksDocument>, Failure> {
-    let asked = fleet.waiting(&request(args));
-    let WaitingSessions { rows, faults } = asked.map_err(|found| not_found(fleet, found))?;
+    WaitingSessions { rows, faults }: WaitingSessions,
+) -> Result<ListedAsks, Failure> {
     let mut rows = AskListRow::rows(fleet, &rows, shape.shows_short_ids());
     shape.arrange(&fleet.host, &mut rows);
     let asks = rows.iter().map(|row| row.ask.clone()).collect();
@@ -126,10 +209,10 @@ fn not_found(fleet: &Fleet, found: UnresolvedText) -> Failure {
     let UnresolvedText { text, why } = found;
     let hint = match &why {
         NotOne::Nothing if can_name_an_ask(&text) => {
-            "it may be settled already; `agentctl asks` shows what is open now"
+            no_open_ask_hint(fleet)
         }
         NotOne::Nothing if !text.contains('/') => {
-            "an ask is named by at least 6 characters of its id; `agentctl asks` shows what is open now"
+            "an ask is named by at least 6 characters of its id; `agentctl asks` shows what is open now".to_owned()
         }
         _ => return unresolved(fleet, &text, why),
     };
@@ -137,10 +220,10 @@ fn not_found(fleet: &Fleet, found: UnresolvedText) -> Failure {
     Failure::new(Kind::NoAsk, message).hint(hint)
 }
 
-fn request(args: &AsksArgs) -> AsksRequest {
+fn request(args: &AsksArgs, select: &[String]) -> AsksRequest {
     let cwd = args.cwd.as_deref().map(resolved_directory);
     AsksRequest {
-        select: args.select.clone(),
+        select: select.to_vec(),
         adapter: args.adapter.clone(),
         group: args.group.clone(),
         cwd,
@@ -160,7 +243,7 @@ pub(super) fn print_page(
             AskLineKind::Added => AnsiColor::Green.on_default(),
             AskLineKind::Removed => AnsiColor::Red.on_default(),
             AskLineKind::Fact | AskLineKind::Remark => Style::new().dimmed(),
-            AskLineKind::Text | AskLineKind::Choice => Style::new(),
+            AskLineKind::Text | AskLineKind::Prose | AskLineKind::Choice => Style::new(),
         };
         let text = crate::text::clean(&line.text);
         let text = ui.paint(style, &text);

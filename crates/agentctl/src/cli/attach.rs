@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::ids;
 use crate::config::Loaded;
-use crate::face::{TmuxPane, not_started, tmux_pane_of};
+use crate::face::{TmuxPane, not_started, session_word, tmux_pane_of};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::one_line;
 use crate::ui::Ui;
@@ -54,6 +54,7 @@ fn open(ui: &mut Ui, session: &Session, command: OpenCommand) -> Result<Infallib
     let id = name(session);
     if !ui.converses() {
         let message = format!("{id} has ended, and its agent needs a terminal to open it");
+        let id = session_word(session);
         return Err(Failure::new(Kind::Refused, message).hint(format!(
             "run this in a terminal, or `agentctl resume {id} MESSAGE` to continue without one"
         )));
@@ -107,6 +108,7 @@ fn no_interface(session: &Session) -> Failure {
     let id = name(session);
     let message =
         format!("{id} cannot be opened: {} has no interface in a terminal", session.adapter);
+    let id = session_word(session);
     Failure::new(Kind::Refused, message)
         .hint(format!("`agentctl resume {id} MESSAGE` continues it, `agentctl logs {id}` shows it"))
 }
@@ -114,7 +116,9 @@ fn no_interface(session: &Session) -> Failure {
 fn without_terminal(session: &Session, pid: u32, launched: bool) -> Failure {
     let id = name(session);
     let why = if launched { "it was launched without a terminal" } else { "it has no terminal" };
-    Failure::new(Kind::Refused, format!("{id} runs in process {pid}: {why}")).hint(format!(
+    let message = format!("{id} runs in process {pid}: {why}");
+    let id = session_word(session);
+    Failure::new(Kind::Refused, message).hint(format!(
         "`agentctl logs -f {id}` follows it; once it has ended, `agentctl attach {id}` opens it"
     ))
 }
@@ -125,7 +129,9 @@ fn in_server(session: &Session, pid: Option<u32>) -> Failure {
         || format!("a server of {}", session.adapter),
         |pid| format!("the {} server {pid}", session.adapter),
     );
-    Failure::new(Kind::Refused, format!("{id} runs in {place} and has no terminal of its own"))
+    let message = format!("{id} runs in {place} and has no terminal of its own");
+    let id = session_word(session);
+    Failure::new(Kind::Refused, message)
         .hint(format!("`agentctl logs -f {id}` follows it; a client of that server can open it"))
 }
 

@@ -1,8 +1,9 @@
 //! `agentctl compare`: the work of a group, side by side.
 
-use agentctl_core::ask::{CompareDocument, CompareRequest};
+use agentctl_core::ask::{CompareDocument, CompareRequest, CompareRow, Fleet};
 use clap::Args;
 
+use super::interrupt::Interrupt;
 use super::listed::Listed;
 use super::shape::{Shape, ShapeArgs};
 use super::watch::watch;
@@ -43,39 +44,45 @@ pub(super) fn cmd_compare(ui: &mut Ui, loaded: &Loaded, args: &CompareArgs) -> O
         prefix: loaded.defaults.worktree.prefix.clone(),
     };
     if shape.is_watched {
-        return watch(ui, &fleet, &shape, || listed(loaded, &shape, &request, &mut |_| {}));
+        return watch(ui, &fleet, &shape, || listed(&fleet, &shape, &request, &mut |_| {}));
     }
     let shows_progress = ui.shows_progress();
-    let listed = listed(loaded, &shape, &request, &mut |slot| {
+    let interrupt = Interrupt::listen(&fleet.cancellation)?;
+    let listed = listed(&fleet, &shape, &request, &mut |slot| {
         if shows_progress {
             ui.note(&format!("{slot}: running the verification"));
         }
-    })?;
+    });
+    let listed = interrupt.end(ui, listed)?;
     listed.print(ui, &loaded.host, &shape)?;
+    if !shape.is_for_programs() {
+        listed.remarks.iter().for_each(|remark| ui.warn(remark));
+    }
     Ok(super::answered(ui, &listed.faults))
 }
 
 fn listed(
-    loaded: &Loaded,
+    fleet: &Fleet,
     shape: &Shape<CompareListRow>,
     request: &CompareRequest,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Listed<CompareListRow, CompareDocument>, Failure> {
-    let fleet = loaded.fleet();
     let document = fleet.compare(request, tell);
-    let mut document = document.map_err(|why| no_diff(&fleet, &request.group, why))?;
+    let mut document = document.map_err(|why| no_diff(fleet, &request.group, why))?;
     let slots = std::mem::take(&mut document.slots);
     let mut rows: Vec<CompareListRow> = slots.into_iter().map(CompareListRow).collect();
     shape.arrange(&fleet.host, &mut rows);
     document.slots = rows.iter().map(|row| row.0.clone()).collect();
     let faults = document.faults.clone();
+    let remarks = rows.iter().filter_map(|row| failed_verification(&row.0)).collect();
     let empty = "the group has no sessions or worktrees";
-    Ok(Listed {
-        title: "compare",
-        rows,
-        document,
-        faults,
-        remarks: Vec::new(),
-        empty: empty.into(),
-    })
+    Ok(Listed { title: "compare", rows, document, faults, remarks, empty: empty.into() })
+}
+
+/// Returns the last lines that a failed verification printed.
+fn failed_verification(row: &CompareRow) -> Option<String> {
+    let verify = row.verify.as_ref()?;
+    let (slot, output) = (&row.slot, verify.output.as_ref()?);
+    let end = verify.exit.map_or_else(String::new, |code| format!(" (exit code {code})"));
+    Some(format!("the verification of {slot} failed{end}: {output}"))
 }

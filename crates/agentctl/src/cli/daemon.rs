@@ -104,6 +104,14 @@ enum DaemonCommand {
     Uninstall,
 }
 
+impl DaemonArgs {
+    /// Says whether it changes something.
+    pub(super) fn is_order(&self) -> bool {
+        use DaemonCommand::{Logs, Run, Status};
+        !matches!(self.command, Run { .. } | Status { .. } | Logs { .. })
+    }
+}
+
 pub(super) fn cmd_daemon(ui: &mut Ui, loaded: Loaded, args: &DaemonArgs) -> Outcome {
     let host = &Arc::clone(&loaded.host);
     let place = Place::of(host);

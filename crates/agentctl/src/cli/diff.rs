@@ -61,7 +61,10 @@ pub(super) fn cmd_diff(ui: &mut Ui, loaded: &Loaded, args: &DiffArgs) -> Outcome
     }
     ui.flush()?;
     let code = super::answered(ui, &document.faults);
-    let has_gaps = document.diffs.iter().any(|diff| !diff.gaps.is_empty());
+    let has_gaps = document
+        .diffs
+        .iter()
+        .any(|diff| !diff.gaps.is_empty() || !diff.dirty_submodules.is_empty());
     Ok(if has_gaps && code == ExitCode::SUCCESS { ExitCode::from(3) } else { code })
 }
 

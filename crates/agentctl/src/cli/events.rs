@@ -70,6 +70,10 @@ pub(super) fn cmd_events(ui: &mut Ui, fleet: &Fleet, args: &EventsArgs) -> Outco
         }
         None => None,
     };
+    if let Some([why, groups]) = super::unknown_group(fleet, args.group.as_ref()) {
+        ui.warn(&format!("{why}: events are shown once a session is in it"));
+        ui.note(&groups);
+    }
     let subject = EventSubject {
         session,
         group: args.group.clone(),

@@ -3,7 +3,6 @@
 mod context_flags;
 mod flags;
 mod group;
-mod interrupt;
 mod slot_flags;
 mod worktree_flags;
 
@@ -13,26 +12,25 @@ use std::process::ExitCode;
 
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
-    Fleet, FuseRequest, GroupLaunchRequest, LaunchDocument, LaunchNews, LaunchRequest,
-    LaunchSubject, PlanPlace, PromptContext, WaitRequest, WaitTarget, WorktreeRequest,
+    Fleet, GroupLaunchRequest, LaunchDocument, LaunchNews, LaunchRequest, LaunchSubject, PlanPlace,
+    PromptContext, WaitRequest, WaitTarget, WorktreeRequest,
 };
-use agentctl_core::fuses::{Action, Conditions};
-use agentctl_core::host::Host;
 use agentctl_core::launch::matrix::MatrixOrigins;
 use agentctl_core::model::Session;
+use agentctl_core::text::shell_word;
 use agentctl_core::transcript::Transcript;
 use clap::Args;
 
 use self::context_flags::ContextFlags;
 pub(super) use self::flags::{Flags, ModelFlags};
-use self::interrupt::Interrupt;
 use self::slot_flags::SlotFlags;
 pub(super) use self::worktree_flags::WorktreeFlags;
+use super::interrupt::Interrupt;
 use super::logs::Form;
 use super::wait::{self, Show};
 use crate::config::{Loaded, Span};
 use crate::face::{
-    adapters_hint, launch_remark, made_remarks, making_line, not_started, set_fuse,
+    IdleFuse, adapters_hint, idle_fuse, launch_remark, made_remarks, making_line, not_started,
     unseen_after_launch,
 };
 use crate::failure::{Failure, Kind, Outcome};
@@ -73,6 +71,13 @@ pub(super) struct LaunchArgs {
     worktree: WorktreeFlags,
 }
 
+impl LaunchArgs {
+    /// Says whether this word stands in the place of the agent.
+    pub(super) fn names_agent(&self, word: &str) -> bool {
+        self.adapter.as_deref() == Some(word)
+    }
+}
+
 /// The session that is launched or continued.
 pub(super) struct Wanted {
     pub(super) subject: LaunchSubject,
@@ -87,6 +92,19 @@ pub(super) struct Wanted {
 
 pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs) -> Outcome {
     args.slots.check()?;
+    args.context.check()?;
+    if let Some(word) = args.text.as_deref().filter(|word| args.worktree.may_be_name(word)) {
+        ui.warn(&format!(
+            "`{word}` is the prompt; a name of the worktree is written --worktree={}",
+            shell_word(word)
+        ));
+    }
+    if let Some((option, span)) = args.text.as_deref().and_then(|word| args.flags.may_be_span(word))
+    {
+        ui.warn(&format!(
+            "`{span}` is the prompt; the time of {option} is written {option}={span}"
+        ));
+    }
     let words = Words::of(ui, loaded, &mut args)?;
     if args.slots.dry_run || args.slots.is_group(words.adapter.is_some()) {
         return several(ui, loaded, args, words);
@@ -109,6 +127,9 @@ pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs) -> 
 fn several(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs, words: Words) -> Outcome {
     let after = args.flags.after()?;
     let is_group = args.slots.is_group(words.adapter.is_some());
+    if is_group {
+        group::check_options(&args, after)?;
+    }
     let mut request = GroupLaunchRequest {
         slots: args.slots.slots(words.adapter),
         times: args.slots.times,
@@ -124,12 +145,6 @@ fn several(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs, words: Words) -> 
         Some(file) => group::add_matrix(&loaded.fleet(), &mut request, file)?,
         None => MatrixOrigins::default(),
     };
-    if is_group && args.worktree.worktree.as_ref().is_some_and(Option::is_some) {
-        return Err(several_have("--worktree=NAME", "--group names their worktrees and branches"));
-    }
-    if is_group && args.name.is_some() {
-        return Err(several_have("--name", "--group names them together"));
-    }
     if args.slots.dry_run {
         let worktree = if is_group { None } else { args.worktree.request()? };
         let place = match (is_group, worktree) {
@@ -139,13 +154,7 @@ fn several(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs, words: Words) -> 
         };
         return group::dry_run(ui, loaded, (&request, &origins), &place);
     }
-    group::start(ui, loaded, (request, &origins), (after, args.flags.keep.flatten()))
-}
-
-/// Refuses an option that names one session or worktree, in a launch of several agents.
-fn several_have(option: &str, hint: &str) -> Failure {
-    let message = format!("{option} is for one agent, and this launch has several");
-    Failure::new(Kind::Usage, message).hint(hint)
+    group::start(ui, loaded, (request, &origins), after)
 }
 
 /// The words of a launch: which agent, and what it is to do.
@@ -181,7 +190,7 @@ impl Words {
                 .hint("write the agent into the file, or leave --matrix out"));
         }
         if !has_prompt && options.matrix.is_none() {
-            let adapter = adapter.as_deref().unwrap_or("ADAPTER");
+            let adapter = adapter.as_deref().map_or_else(|| "ADAPTER".to_owned(), shell_word);
             return Err(Failure::new(Kind::Usage, "no prompt is given").hint(format!(
                 "write `agentctl launch {adapter} \"PROMPT\"`, or give it with --prompt or --prompt-file"
             )));
@@ -207,13 +216,20 @@ fn prompt_in_place_of_adapter(word: &str, has_prompt: bool, has_default: bool) -
     let known = adapters_hint(word);
     let failure = Failure::new(Kind::Usage, message);
     let is_prompt = has_default || word.contains(char::is_whitespace);
+    let quoted = prompt_word(word);
     match (has_prompt, is_prompt) {
         (true, _) => failure.hint(format!("give the prompt once; {known}")),
         (false, true) => failure.hint(format!(
-            "if it is the prompt, write `agentctl launch ADAPTER \"{word}\"` or `agentctl launch -p \"{word}\"`"
+            "if it is the prompt, write `agentctl launch ADAPTER {quoted}` or `agentctl launch -p {quoted}`"
         )),
         (false, false) => failure.hint(known),
     }
+}
+
+/// Quotes the text of a person in a command, also a single word: it stands for several.
+pub(super) fn prompt_word(text: &str) -> String {
+    let word = shell_word(text);
+    if word == text { format!("\"{text}\"") } else { word }
 }
 
 /// The words about a text for an agent that is missing.
@@ -266,41 +282,24 @@ pub(super) fn start(ui: &mut Ui, loaded: &Loaded, mut flags: Flags, wanted: Want
     (options.permissions, options.model) = choice;
     let prompt = prompt.into();
     let request = LaunchRequest { subject, prompt, context, cwd, name, look, worktree, options };
-    let mut told = Told { printed: Ok(()), transcript: None };
-    let host = &fleet.host;
-    let makes_worktree = request.worktree.is_some();
-    let interrupt = makes_worktree.then(|| Interrupt::listen(&fleet.cancellation)).transpose()?;
-    let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, host, after, news));
-    let mut launched = launched.map_err(|why| not_started(fleet, why));
-    if let Some(interrupt) = interrupt {
-        launched = interrupt.end(ui, launched);
-    }
-    let document = launched?;
-    if let Some(idle) = flags.keep.flatten() {
-        end_when_idle(ui, loaded, (document.adapter, &document.id), idle)?;
-    }
-    attend(ui, fleet, &document, (after, told))
+    let mut told = Told { printed: Ok(()), transcript: None, fuse_failed: None };
+    let interrupt = Interrupt::listen(&fleet.cancellation)?;
+    let launched = fleet.launch(&request, defaults, &mut |news| told.hear(ui, fleet, after, news));
+    let launched = launched.map_err(|why| not_started(fleet, why));
+    let document = interrupt.end(ui, launched)?;
+    let message = format!("interrupted: session {} had begun, and goes on", document.id);
+    interrupt.set_last_words(message.clone());
+    interrupt.end_called_off(ui, &message)?;
+    let fuse_failed = told.fuse_failed;
+    attend(ui, fleet, &document, (after, told)).map(|code| with_fuse(code, fuse_failed))
 }
 
-/// Sets the fuse that ends a kept session when it was idle for this long.
-fn end_when_idle(
-    ui: &mut Ui,
-    loaded: &Loaded,
-    (adapter, id): (&str, &str),
-    idle: Span,
-) -> Result<(), Failure> {
-    let request = FuseRequest {
-        session: Some(format!("{adapter}:{id}")),
-        when: Conditions { idle_ms: Some(idle.millis()), ..Conditions::default() },
-        on_expire: vec![Action::Stop],
-        label: Some("keep".to_owned()),
-        ..FuseRequest::default()
-    };
-    let set = set_fuse(loaded, &request)?;
-    if let Some(line) = set.daemon.line() {
-        super::print(ui, &line)?;
+/// Returns the exit code of a launch whose fuse may have failed, with the exit code of `fuse set`.
+fn with_fuse(code: ExitCode, failed: Option<Kind>) -> ExitCode {
+    match failed {
+        Some(kind) if code == ExitCode::SUCCESS => ExitCode::from(kind.exit_code()),
+        _ => code,
     }
-    Ok(())
 }
 
 /// How long a launch command stays.
@@ -360,10 +359,12 @@ struct Told {
     printed: Result<(), Failure>,
     /// The conversation of a session that goes on, at its end.
     transcript: Option<Transcript>,
+    /// Nothing ends the session when it is idle, although that was wanted.
+    fuse_failed: Option<Kind>,
 }
 
 impl Told {
-    fn hear(&mut self, ui: &mut Ui, host: &Host, after: After, news: LaunchNews<'_>) {
+    fn hear(&mut self, ui: &mut Ui, fleet: &Fleet, after: After, news: LaunchNews<'_>) {
         match news {
             LaunchNews::Making(news) => {
                 if let Some(line) = making_line(news).filter(|_| ui.shows_progress()) {
@@ -371,7 +372,7 @@ impl Told {
                 }
             }
             LaunchNews::Made(made) => {
-                for remark in made_remarks(host, made) {
+                for remark in made_remarks(&fleet.host, made) {
                     ui.note(&remark);
                 }
                 for warning in &made.warnings {
@@ -379,6 +380,13 @@ impl Told {
                 }
             }
             LaunchNews::FirstInstalled { .. } if ui.wants_json() => {}
+            LaunchNews::IdleFuse { id, idle_ms, set } => {
+                let IdleFuse { line, failed } = idle_fuse(fleet, (id, idle_ms), set);
+                if let Some(line) = line {
+                    super::say(ui, &line);
+                }
+                self.fuse_failed = failed;
+            }
             LaunchNews::Fault(fault) => ui.warn_fault(fault),
             LaunchNews::Conversation(transcript) => self.transcript = Some(*transcript),
             LaunchNews::Started { id } if after.stay == Stay::Following => {

@@ -106,9 +106,16 @@ pub(super) fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &ListArgs) -> Outcome
         // A directory that is gone may still have sessions, but not this one.
         ui.warn(&format!("there is no directory {}", directory.display()));
     }
-    if rows.is_empty() && !shape.is_for_programs() {
-        for line in empty(args, &rows.faults) {
-            ui.note(&line);
+    if rows.is_empty() {
+        // An empty list is an answer, so that a script can wait for a group to end; a typing error is told beside it.
+        if let Some([why, groups]) = super::unknown_group(fleet, args.group.as_ref()) {
+            ui.warn(&why);
+            ui.note(&groups);
+        }
+        if !shape.is_for_programs() {
+            for line in empty(args, &rows.faults) {
+                ui.note(&line);
+            }
         }
     }
     let listing = arranged(host, &shape, rows);

@@ -17,6 +17,7 @@ mod events;
 mod fuses;
 mod help;
 mod ids;
+mod interrupt;
 mod launch;
 mod list;
 mod listed;
@@ -44,19 +45,17 @@ mod web;
 mod why;
 mod worktree;
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::fleet::Query;
 use agentctl_core::model::{Fault, Session, Target, Time};
-use agentctl_core::names::Names;
 use agentctl_core::resolve::HERE;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Loaded;
-use crate::face::{OutputKind, OutputLine, USUAL_HISTORY, unresolved};
+use crate::face::{OutputKind, OutputLine, USUAL_HISTORY, groups_hint, no_group, unresolved};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -155,8 +154,16 @@ pub fn run(args: impl Iterator<Item = OsString>, ui: &mut Ui) -> Outcome {
     let matches = command().try_get_matches_from(&args);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(mut cli) => {
-            if let Command::Resume(resume) = &mut cli.command {
-                resume.set_verb(&args);
+            match &mut cli.command {
+                Command::Resume(resume) => resume.set_verb(&args),
+                Command::Launch(launch) => {
+                    if let Some((option, word)) = usage::value_apart(&command(), &args)
+                        && launch.names_agent(&word)
+                    {
+                        return Err(usage::needs_equals(&option, &word));
+                    }
+                }
+                _ => {}
             }
             dispatch(ui, cli.command)
         }
@@ -178,7 +185,35 @@ fn names_no_command(args: &[OsString]) -> bool {
     }
 }
 
+impl Command {
+    /// Says whether it changes something, so that its report must not be lost with stdout.
+    fn is_order(&self) -> bool {
+        match self {
+            Self::Worktree(command) => command.is_order(),
+            Self::Daemon(args) => args.is_order(),
+            Self::Launch(_)
+            | Self::Resume(_)
+            | Self::Stop(_)
+            | Self::Answer(_)
+            | Self::Approve(_)
+            | Self::Deny(_)
+            | Self::Name(_)
+            | Self::Group(_)
+            | Self::Lock(_)
+            | Self::Unlock(_)
+            | Self::Fuse(_)
+            | Self::Prune(_)
+            | Self::Rm(_)
+            | Self::Notify(_) => true,
+            _ => false,
+        }
+    }
+}
+
 fn dispatch(ui: &mut Ui, command: Command) -> Outcome {
+    if command.is_order() {
+        ui.report_order();
+    }
     match command {
         Command::List(args) => with_settings(ui, list::cmd_list, &args),
         Command::Status(args) => with_fleet(ui, status::cmd_status, &args),
@@ -349,20 +384,19 @@ fn group_members(fleet: &Fleet, group: &str) -> Result<(Vec<Target>, Vec<Fault>)
         let members = listing.sessions.iter().map(Session::target).collect();
         return Ok((members, listing.faults));
     }
-    let names = Names::of(&fleet.host);
-    let groups: BTreeSet<&str> = names.groups().collect();
-    let groups: Vec<&str> = groups.into_iter().collect();
-    let message = if groups.contains(&group) {
-        format!("no session of the last days is in the group `{group}`")
-    } else {
-        format!("there is no group `{group}`")
-    };
+    let groups = fleet.known_groups(since_ms);
+    if !groups.contains(group) {
+        return Err(no_group(group, groups).beside(listing.faults));
+    }
+    let message = format!("no session of the last days is in the group `{group}`");
     let failure = Failure::new(Kind::NotFound, message).beside(listing.faults);
-    Err(if groups.is_empty() {
-        failure.hint("there is no group; `agentctl group ID GROUP` makes one")
-    } else {
-        failure.hint(format!("groups: {}", groups.join(", ")))
-    })
+    Err(failure.hint(groups_hint(groups)))
+}
+
+/// Says that a group has no session of the last days, or is not known, and which groups are; none if it has a session.
+fn unknown_group(fleet: &Fleet, group: Option<&String>) -> Option<[String; 2]> {
+    let failure = group_members(fleet, group?).err()?;
+    Some([failure.message().to_owned(), failure.first_hint().unwrap_or_default().to_owned()])
 }
 
 /// Returns the text that names a session; without one, the only session of this directory is meant.
@@ -374,11 +408,18 @@ fn named_or_here(text: Option<&str>) -> &str {
 fn print(ui: &mut Ui, line: &OutputLine) -> std::io::Result<()> {
     match line.kind {
         OutputKind::Line => return ui.line(&line.text),
-        OutputKind::Note => ui.note(&line.text),
+        OutputKind::Note | OutputKind::Warning | OutputKind::Error => say(ui, line),
+    }
+    Ok(())
+}
+
+/// Writes a line to stderr.
+fn say(ui: &mut Ui, line: &OutputLine) {
+    match line.kind {
+        OutputKind::Line | OutputKind::Note => ui.note(&line.text),
         OutputKind::Warning => ui.warn(&line.text),
         OutputKind::Error => ui.error(&line.text),
     }
-    Ok(())
 }
 
 /// Reports failed sources and returns the exit code that says so.

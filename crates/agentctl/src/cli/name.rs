@@ -30,8 +30,8 @@ pub(super) struct NameArgs {
 
 /// Put a session into a group
 ///
-/// A session is in one group at most. `list`, `logs`, `events` and `stop` take --group. The group survives resume
-/// and prune.
+/// A session is in one group at most. `list`, `logs`, `events`, `asks`, `wait` and `stop` take --group. The group
+/// survives resume and prune.
 #[derive(Args)]
 pub(super) struct GroupArgs {
     #[arg(value_name = "ID", help = ids::ONE)]

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use agentctl_core::ask::{Fleet, LaunchSubject, PromptContext, SendRequest};
+use agentctl_core::kernel::{OwnStdin, own_stdin};
+use agentctl_core::text::shell_word;
 use clap::Args;
 
 use super::ids;
-use super::launch::{Flags, ModelFlags, PromptWord, Wanted, prompt, start};
+use super::launch::{Flags, ModelFlags, PromptWord, Wanted, prompt, prompt_word, start};
 use super::send::Sending;
 use crate::config::Loaded;
 use crate::face::{not_sent, only_for_start};
@@ -64,6 +66,16 @@ impl ResumeArgs {
 }
 
 pub(super) fn cmd_resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outcome {
+    let outcome = resume(ui, loaded, args);
+    if matches!(own_stdin(), OwnStdin::File | OwnStdin::Pipe) && ui.typed_bytes() > 0 {
+        ui.warn(
+            "the text on stdin was not read and not sent; `-` in the place of the message reads it",
+        );
+    }
+    outcome
+}
+
+fn resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outcome {
     let text = args.message.or(args.prompt);
     if text.is_none() && args.prompt_file.is_none() {
         return Err(no_message(args.verb, args.id.as_deref()));
@@ -117,13 +129,14 @@ fn no_message(verb: &str, id: Option<&str>) -> Failure {
         )),
         Some(id) if id.contains(char::is_whitespace) => {
             let message = format!("no session is named, or no message is given: `{id}`");
+            let text = prompt_word(id);
             Failure::new(Kind::Usage, message).hint(format!(
-                "write `agentctl {verb} ID \"{id}\"`, or `agentctl {verb} -p \"{id}\"` {here}"
+                "write `agentctl {verb} ID {text}`, or `agentctl {verb} -p {text}` {here}"
             ))
         }
         Some(id) => {
             Failure::new(Kind::Usage, format!("no message is given for the session `{id}`"))
-                .hint(format!("write `agentctl {verb} {id} \"MESSAGE\"`"))
+                .hint(format!("write `agentctl {verb} {} \"MESSAGE\"`", shell_word(id)))
         }
     }
 }

@@ -7,6 +7,7 @@ use agentctl_core::ask::{
     Fleet, OutputStream, PruneDocument, PruneOptions, RunRow, RunsDocument, RunsNotFound,
     RunsNotRemoved,
 };
+use agentctl_core::text::shell_word;
 use clap::Args;
 
 use super::ids;
@@ -295,7 +296,7 @@ fn not_removed(fleet: &Fleet, why: RunsNotRemoved) -> Failure {
             Kind::Refused,
             format!("`{session}` is live, and nothing of a live session is removed"),
         )
-        .hint(format!("`agentctl stop {session}` ends it")),
+        .hint(format!("`agentctl stop {}` ends it", shell_word(&session))),
         RunsNotRemoved::NoRun { session } => no_run(&session),
         RunsNotRemoved::Running { run } => {
             Failure::new(Kind::Refused, format!("run {run} has not ended"))

@@ -173,6 +173,11 @@ impl<R: ListRow> Shape<R> {
         is_shown || self.arrangement.sort.as_ref().is_some_and(|key| key.name() == field)
     }
 
+    /// Says whether a field of the document is printed, or decides the order.
+    pub(super) fn needs(&self, field: &str) -> bool {
+        matches!(self.form, Form::Json | Form::JsonLines) || self.uses(field)
+    }
+
     /// Says whether the form shows shortened ids. To shorten them all history is read.
     pub(super) fn shows_short_ids(&self) -> bool {
         let is_shown = match &self.form {

@@ -6,10 +6,13 @@ mod reflexes;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use agentctl_core::adapters::{ALL, adapter_called};
+use agentctl_core::text::shell_word;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
 use super::help;
+use crate::config::Span;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::nearest;
 use crate::ui::Ui;
@@ -22,9 +25,14 @@ pub(super) fn answer(
     args: Vec<OsString>,
     error: clap::Error,
 ) -> Outcome {
+    if is_about_a_word(&error)
+        && let Some((option, word)) = value_apart(&tree(), &args)
+    {
+        return Err(needs_equals(&option, &word));
+    }
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let documented = help::documented(tree());
+            let documented = named_as_typed(help::documented(tree()), &args);
             let error = documented.try_get_matches_from(args).err().unwrap_or(error);
             print(ui, &error)
         }
@@ -33,6 +41,63 @@ pub(super) fn answer(
         ErrorKind::DisplayVersion => print(ui, &error),
         _ => Err(parser_errors::failure(&innermost(&tree(), &args).0, &error)),
     }
+}
+
+/// Returns the tree in which a command that was called by an alias has that name, so that its page shows it. The tree
+/// cannot be read into arguments any more.
+fn named_as_typed(root: Command, args: &[OsString]) -> Command {
+    let mut words = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    let Some((word, sub)) = words.find_map(|word| Some((word, root.find_subcommand(word)?))) else {
+        return root;
+    };
+    let name = sub.get_name().to_owned();
+    if name == word {
+        return root;
+    }
+    // A name of the parser lives as long as the program, which ends with this page.
+    let word: &'static str = Box::leak(word.to_owned().into_boxed_str());
+    root.mut_subcommand(&name, |sub| sub.name(word).visible_alias(None::<&str>))
+}
+
+/// Says whether the parser found a word that has no place on the command line.
+fn is_about_a_word(error: &clap::Error) -> bool {
+    let is_word = |kind: ContextKind| match error.get(kind) {
+        Some(ContextValue::String(text)) => !text.starts_with('-'),
+        Some(ContextValue::Strings(texts)) => texts.iter().any(|text| !text.starts_with('-')),
+        _ => false,
+    };
+    match error.kind() {
+        ErrorKind::UnknownArgument => is_word(ContextKind::InvalidArg),
+        ErrorKind::ArgumentConflict => {
+            is_word(ContextKind::InvalidArg) || is_word(ContextKind::PriorArg)
+        }
+        _ => false,
+    }
+}
+
+/// Finds an option whose value may be left out, followed by a word that was probably meant as its value.
+pub(super) fn value_apart(root: &Command, args: &[OsString]) -> Option<(String, String)> {
+    let (_, command) = innermost(root, args);
+    let words: Vec<&str> = args.iter().map_while(|arg| arg.to_str()).collect();
+    let words = words.split(|word| *word == "--").next().unwrap_or_default();
+    let is_value = |option: &str, word: &str| match option {
+        "worktree" => adapter_called(ALL, word).is_none() && !word.contains(char::is_whitespace),
+        _ => Span::positive(word).is_ok(),
+    };
+    words.windows(2).find_map(|pair| {
+        let [option, word] = pair else { return None };
+        let name = option.strip_prefix("--")?;
+        let is_it = |arg: &Arg| arg.get_long() == Some(name) && arg.is_require_equals_set();
+        let is_apart = !word.is_empty() && !word.starts_with('-') && is_value(name, word);
+        let found = is_apart && command.get_arguments().any(is_it);
+        found.then(|| ((*option).to_owned(), (*word).to_owned()))
+    })
+}
+
+/// Says that a word is not the value of the option in front of it.
+pub(super) fn needs_equals(option: &str, word: &str) -> Failure {
+    let message = format!("the value of {option} is written with an equals sign");
+    Failure::new(Kind::Usage, message).hint(format!("write {option}={}", shell_word(word)))
 }
 
 /// Prints a page or an error as the parser words it.
@@ -128,7 +193,7 @@ fn innermost<'a>(root: &'a Command, args: &[OsString]) -> (String, &'a Command) 
         }
         let Some(sub) = command.find_subcommand(word) else { break };
         path.push(' ');
-        path.push_str(sub.get_name());
+        path.push_str(word);
         command = sub;
     }
     (path, command)
@@ -160,11 +225,12 @@ mod tests {
     fn the_innermost_command_ends_at_the_first_other_word() {
         let tree = Command::new("agentctl")
             .arg(Arg::new("color").long("color"))
-            .subcommand(Command::new("demo"))
+            .subcommand(Command::new("demo").visible_alias("show"))
             .subcommand(Command::new("fuse").subcommand(Command::new("set")));
         for (line, path) in [
             ("agentctl lanch demo x", "agentctl"),
             ("agentctl fuse set x", "agentctl fuse set"),
+            ("agentctl show x", "agentctl show"),
             ("agentctl --color never fuse set", "agentctl fuse set"),
             ("agentctl fuse --color never sett set", "agentctl fuse"),
         ] {

@@ -62,7 +62,8 @@ enum WebCommand {
 }
 
 fn host_name(text: &str) -> Result<String, String> {
-    check_web_host(text).map(|()| text.to_owned())
+    let checked = check_web_host(text).map(|()| text.to_owned());
+    checked.map_err(|(why, hint)| format!("{why}: {hint}"))
 }
 
 pub(super) fn cmd_web(ui: &mut Ui, args: &WebArgs) -> Outcome {

@@ -16,6 +16,9 @@ use crate::face::{WorktreeListRow, git_failure};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
+/// The fields for which every file of a worktree is looked at.
+const SIZES: [&str; 2] = ["size", "ignored"];
+
 /// The git worktrees in which agents work
 #[derive(Subcommand)]
 pub(super) enum WorktreeCommand {
@@ -24,6 +27,13 @@ pub(super) enum WorktreeCommand {
     Take(take::WorktreeTakeArgs),
     #[command(visible_alias = "rm")]
     Clean(clean::WorktreeCleanArgs),
+}
+
+impl WorktreeCommand {
+    /// Says whether it changes something.
+    pub(super) fn is_order(&self) -> bool {
+        !matches!(self, Self::List(_))
+    }
 }
 
 /// List the worktrees of a repository, with the sessions in them
@@ -57,6 +67,7 @@ fn cmd_list(ui: &mut Ui, loaded: &Loaded, args: &WorktreeListArgs) -> Outcome {
         directory: args.cwd.clone(),
         repositories_of_sessions: args.all_repos_of_sessions,
         prefix: loaded.defaults.worktree.prefix.clone(),
+        omits_sizes: !SIZES.iter().any(|field| shape.needs(field)),
     };
     if shape.is_watched {
         return watch(ui, fleet, &shape, || listed(fleet, &shape, &request));

@@ -1,6 +1,6 @@
 //! The table `[web]`: the settings of the page in the browser.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use agentctl_core::host::Host;
@@ -76,11 +76,30 @@ impl Default for WebSettings {
     }
 }
 
-/// Checks the name of a proxy.
-pub fn check_web_host(name: &str) -> Result<(), String> {
-    let is_name = !name.is_empty()
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.:[]".contains(&b));
-    if is_name { Ok(()) } else { Err(format!("`{name}` is not the name of a host")) }
+/// How the name of a proxy is written.
+const WEB_HOST_HINT: &str = "write it like box.example.ts.net, without https://";
+
+/// Checks the name of a proxy: a host, with a port where it is not the usual one. A failure is a sentence and a hint.
+pub fn check_web_host(name: &str) -> Result<(), (String, &'static str)> {
+    if is_web_host(name) {
+        Ok(())
+    } else {
+        Err((format!("`{name}` is not the name of a host"), WEB_HOST_HINT))
+    }
+}
+
+fn is_web_host(name: &str) -> bool {
+    let is_digits = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
+    let is_port = |port: &str| is_digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    if let Some((address, port)) = name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        let has_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+        return address.parse::<Ipv6Addr>().is_ok() && has_port;
+    }
+    let (host, port) = name.split_once(':').map_or((name, None), |(host, port)| (host, Some(port)));
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    host.split('.').all(is_label) && port.is_none_or(is_port)
 }
 
 /// Reads the settings. A setting that cannot be used has its default then.
@@ -97,10 +116,43 @@ pub(super) fn web(host: &Host, table: WebTable, problems: &mut Vec<Problem>) -> 
     for name in table.hosts {
         match check_web_host(&name) {
             Ok(()) => settings.hosts.push(name),
-            Err(why) => wrong("hosts", why, "write it like box.example.ts.net, without https://"),
+            Err((why, hint)) => wrong("hosts", why, hint),
         }
     }
     settings.control = table.control.unwrap_or_default();
     settings.proxy_users = table.proxy_users;
     settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_web_host;
+
+    #[test]
+    fn the_name_of_a_proxy_is_a_host_and_perhaps_a_port() {
+        for name in
+            ["box", "box.example.ts.net", "box.example:8443", "192.0.2.1", "[::1]", "[::1]:8443"]
+        {
+            assert!(is_web_host(name), "{name}");
+        }
+        for name in [
+            "",
+            "a:b",
+            "https://box.example",
+            "box.example/",
+            "box.example:",
+            "box.example:0",
+            "box.example:70000",
+            "box.example:+1",
+            ".example",
+            "a..b",
+            "::1",
+            "[::1",
+            "[x]",
+            "[::1]8443",
+            "böx",
+        ] {
+            assert!(!is_web_host(name), "{name}");
+        }
+    }
 }

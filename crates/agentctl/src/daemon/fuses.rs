@@ -443,7 +443,13 @@ fn end(fleet: &Fleet, firing: &Firing, target: Option<&Target>) -> Result<String
             let there = |s: &&Session| locks::works_in(&fleet.host, s, Path::new(directory));
             listing.sessions.iter().filter(there).map(Session::target).collect()
         }
-        (None, Some(target)) => vec![target.clone()],
+        (None, Some(target)) => {
+            let serves = |session: Session| session.run == fuse.run;
+            if fuse.run.is_some() && !fleet::inspect(fleet, target).session.is_some_and(serves) {
+                return Ok("its run has ended".into());
+            }
+            vec![target.clone()]
+        }
         (None, None) => return Err("there is no such adapter any more".into()),
     };
     for target in targets {

@@ -5,20 +5,22 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use agentctl_core::adapters::demo::{Line, Live, SocketOrder, Usage};
+use agentctl_core::adapters::demo::{ASK_NOT_OPEN, Line, Live, SocketOrder, Usage};
 use agentctl_core::host::Host;
+use agentctl_core::marks::DEMO_PID;
 use agentctl_core::model::{is_session_id, shorten};
+use agentctl_core::talk::connect_unix;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::asking::Secrecy;
 use super::home::{Conversation, Home};
 use super::script::{self, Step};
 use super::socket::{self, Request};
@@ -28,6 +30,8 @@ use crate::failure::{Failure, Kind, Outcome};
 const MODEL: &str = "demo-1";
 /// Longest output of a tool that is kept, in bytes.
 const OUTPUT_BYTES: u64 = 64 << 10;
+/// Time to connect to another demo agent.
+const TELL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Run the built-in demo agent
 #[derive(Args)]
@@ -168,7 +172,7 @@ fn tell(host: &Host, home: &Home, id: &str, text: &str) -> Outcome {
             Failure::new(Kind::Failed, message).hint("`agentctl list --adapter demo` shows them")
         );
     };
-    UnixStream::connect(home.socket(*pid))?.write_all(text.as_bytes())?;
+    connect_unix(&home.socket(*pid), TELL_TIMEOUT)?.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -307,7 +311,8 @@ impl Agent {
                     None
                 }
                 Step::Permit(command) => self.permit(&command, &mut read)?,
-                Step::Ask(question) => self.ask(&question)?,
+                Step::Ask(question) => self.ask(&question, Secrecy::Shown)?,
+                Step::AskSecret(question) => self.ask(&question, Secrecy::Secret)?,
                 Step::Delay(time) => self.pause(Some(time))?,
                 Step::Hang => self.pause(None)?,
                 Step::Error(why) => {
@@ -389,6 +394,7 @@ impl Agent {
         let (mut said, output) = io::pipe()?;
         let mut child = Command::new("sh");
         child.args(["-c", command]).process_group(0);
+        child.env(DEMO_PID, std::process::id().to_string());
         child.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let mut running = child.spawn()?;
         // The command holds the write end of the pipe; without it the pipe ends with the tool.
@@ -416,7 +422,7 @@ impl Agent {
             Event::Told(text) => self.queue.push_back(Prompt::typed(text)),
             Event::ToolDone { .. } => {}
             Event::Order(request) => match request.order.clone() {
-                SocketOrder::Answer(_) => request.refuse("this ask is not open"),
+                SocketOrder::Answer(_) => request.refuse(ASK_NOT_OPEN),
                 SocketOrder::Interrupt {} => {
                     request.take();
                     return Ok(Some(Cut::Order));
@@ -459,7 +465,7 @@ impl Agent {
                         return Ok(Ok(Prompt { text, recorded: Some(id) }));
                     }
                     SocketOrder::Interrupt {} => request.refuse("no turn is running"),
-                    SocketOrder::Answer(_) => request.refuse("this ask is not open"),
+                    SocketOrder::Answer(_) => request.refuse(ASK_NOT_OPEN),
                 },
                 Event::ToolDone { .. } => {}
             }
@@ -488,7 +494,7 @@ impl Agent {
     fn leave(mut self, code: i32) -> io::Result<()> {
         let at = self.now();
         self.write(Line::Exit { code, at })?;
-        self.home.remove_live(std::process::id());
+        self.home.leave();
         Ok(())
     }
 }

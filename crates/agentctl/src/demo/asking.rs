@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Instant;
 
-use agentctl_core::adapters::demo::{Line, LiveAsk, SocketAnswer, SocketOrder};
+use agentctl_core::adapters::demo::{ASK_NOT_OPEN, Line, LiveAsk, SocketAnswer, SocketOrder};
 use agentctl_core::model::shorten;
 
 use super::agent::{Agent, Cut, Event, speak};
@@ -20,6 +20,13 @@ enum Answered {
     Cut(Cut),
 }
 
+/// Whether the answer to a question is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Secrecy {
+    Shown,
+    Secret,
+}
+
 impl Agent {
     /// Asks for permission to run a command, and runs it if that is allowed. A denial continues the turn.
     pub(super) fn permit(&mut self, command: &str, read: &mut u64) -> io::Result<Option<Cut>> {
@@ -33,6 +40,7 @@ impl Agent {
             text: format!("shell: {}", shorten(command, 80)),
             command: Some(command.to_owned()),
             options: Vec::new(),
+            secret: false,
             until_ms: None,
         };
         match self.wait_for_answer(ask)? {
@@ -55,7 +63,7 @@ impl Agent {
     }
 
     /// Asks a question: `Which?|Red|Blue` has two options.
-    pub(super) fn ask(&mut self, question: &str) -> io::Result<Option<Cut>> {
+    pub(super) fn ask(&mut self, question: &str, secrecy: Secrecy) -> io::Result<Option<Cut>> {
         let mut words = question.split('|').map(|word| word.trim().to_owned());
         let text = words.next().unwrap_or_default();
         let options: Vec<String> = words.filter(|word| !word.is_empty()).collect();
@@ -69,6 +77,7 @@ impl Agent {
             text: text.clone(),
             command: None,
             options,
+            secret: secrecy == Secrecy::Secret,
             until_ms: None,
         };
         speak(&text);
@@ -97,14 +106,14 @@ impl Agent {
             };
             match event {
                 Event::Told(text) if ask.kind == "question" => {
-                    self.answer_question(text)?;
+                    self.answer_question(&ask, text)?;
                     return Ok(Answered::Text);
                 }
                 Event::Order(request) => {
                     let answer = match &request.order {
                         SocketOrder::Answer(answer) if answer.ask == ask.id => answer.clone(),
                         SocketOrder::Answer(_) => {
-                            request.refuse("this ask is not open");
+                            request.refuse(ASK_NOT_OPEN);
                             continue;
                         }
                         _ => match self.take_elsewhere(Event::Order(request))? {
@@ -155,7 +164,7 @@ impl Agent {
             let Some(text) = answer.text.or(chosen) else {
                 return Ok(Err("a question needs a text"));
             };
-            self.answer_question(text)?;
+            self.answer_question(ask, text)?;
             return Ok(Ok(Answered::Text));
         }
         Ok(match answer.allow {
@@ -171,7 +180,9 @@ impl Agent {
         })
     }
 
-    fn answer_question(&mut self, text: String) -> io::Result<()> {
+    /// Writes the answer to a question. The record does not hold a secret.
+    fn answer_question(&mut self, ask: &LiveAsk, text: String) -> io::Result<()> {
+        let text = if ask.secret { "(secret)".to_owned() } else { text };
         let (id, at) = (self.id(), self.now());
         self.write(Line::Answer { id, text, at })
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use agentctl_core::adapters::demo::{Line, Live};
+use agentctl_core::adapters::demo::{LEAVING_COMM, Line, Live};
 use agentctl_core::host::Host;
 use agentctl_core::kernel::Kernel;
 
@@ -48,6 +48,14 @@ impl Home {
         serde_json::to_writer(&mut file, live)?;
         drop(file);
         std::fs::rename(temporary, self.live(pid))
+    }
+
+    /// Removes the files of this process at its end. Its name says before that it ends: a process without a record
+    /// would look like an agent that starts.
+    pub(super) fn leave(&self) {
+        // Without /proc the process keeps its name.
+        let _named = std::fs::write("/proc/self/comm", LEAVING_COMM);
+        self.remove_live(std::process::id());
     }
 
     /// Removes the live record and the socket; a clean exit leaves neither.

@@ -1,5 +1,5 @@
 //! The prompt as a script: `[[say:…]] [[tool:CMD]] [[delay:S]] [[error:…]] [[hang]]
-//! [[ask:QUESTION]] [[permit:CMD]] [[write:PATH|TEXT]]`.
+//! [[ask:QUESTION]] [[secret:QUESTION]] [[permit:CMD]] [[write:PATH|TEXT]]`.
 //!
 //! Brackets nest, so an argument may hold a shell test; an unclosed directive is plain text.
 
@@ -22,6 +22,8 @@ pub(super) enum Step {
     Hang,
     /// Ask the user and wait; options follow the question, separated by `|`.
     Ask(String),
+    /// A question whose answer is a secret.
+    AskSecret(String),
     /// Ask for permission to run a shell command, and run it if that is allowed.
     Permit(String),
 }
@@ -95,6 +97,7 @@ fn step(text: &str) -> Option<Step> {
             Step::Write(path.trim().to_owned(), text.replace("\\n", "\n"))
         }
         "ask" => Step::Ask(argument.to_owned()),
+        "secret" => Step::AskSecret(argument.to_owned()),
         "permit" => Step::Permit(argument.to_owned()),
         "error" => Step::Error(argument.to_owned()),
         "hang" => Step::Hang,

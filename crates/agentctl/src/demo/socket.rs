@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use agentctl_core::adapters::demo::{SocketOrder, SocketReply};
+use agentctl_core::talk::SocketPath;
 
 use super::agent::Event;
 use super::home::Home;
@@ -51,7 +52,7 @@ impl Request {
 /// Listens on the socket of this process and sends every order into the channel.
 pub(super) fn listen(home: &Home, pid: u32, sender: &Sender<Event>) -> io::Result<()> {
     home.remove_live(pid);
-    let listener = UnixListener::bind(home.socket(pid))?;
+    let listener = UnixListener::bind(SocketPath::new(&home.socket(pid))?.path())?;
     std::fs::set_permissions(home.socket(pid), std::fs::Permissions::from_mode(0o600))?;
     let to = sender.clone();
     std::thread::spawn(move || {

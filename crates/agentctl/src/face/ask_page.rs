@@ -24,8 +24,10 @@ pub enum AskLineKind {
     Heading,
     /// The name of a fact and its value.
     Fact,
-    /// The text of the ask itself.
+    /// A text of the ask whose blanks have a meaning, such as a command.
     Text,
+    /// A text of the ask in words, such as a question.
+    Prose,
     /// A line that a change adds.
     Added,
     /// A line that a change removes.
@@ -130,14 +132,15 @@ impl AskPage {
         self.add(AskLineKind::Fact, &format!("{name:<11}{value}"));
     }
 
-    fn text(&mut self, heading: &str, text: &str, cut: bool) {
+    fn text(&mut self, heading: &str, (kind, text): (AskLineKind, &str), cut: bool) {
         self.add(AskLineKind::Remark, "");
         self.add(AskLineKind::Remark, heading);
         for line in text_lines(text) {
-            self.add(AskLineKind::Text, &format!("  {line}"));
+            self.add(kind, &format!("  {line}"));
         }
         if cut {
-            self.add(AskLineKind::Remark, "  … the text goes on: only its beginning is known here");
+            let remark = "  … the text is too long to be shown, so it cannot be allowed from here";
+            self.add(AskLineKind::Remark, remark);
         }
     }
 
@@ -149,20 +152,21 @@ impl AskPage {
                 self.part(part);
             }
         }
-        for field in &ask.fields {
+        for (number, field) in (1..).zip(&ask.fields) {
             let is_heading = ask.fields.len() == 1 && field.text == ask.title;
-            self.field(field, ask.fields.len() > 1, is_heading);
+            self.field(field, (ask.fields.len() > 1).then_some(number), is_heading);
         }
     }
 
     fn part(&mut self, part: &AskPart) {
+        use AskLineKind::{Prose, Text};
         match part {
-            AskPart::Command { text, cut } => self.text("command", text, *cut),
-            AskPart::Plan { markdown, cut } => self.text("plan", markdown, *cut),
-            AskPart::Text { text, cut } => self.text("text", text, *cut),
+            AskPart::Command { text, cut } => self.text("command", (Text, text), *cut),
+            AskPart::Plan { markdown, cut } => self.text("plan", (Prose, markdown), *cut),
+            AskPart::Text { text, cut } => self.text("text", (Prose, text), *cut),
             AskPart::Json { value, cut } => {
                 let text = serde_json::to_string_pretty(value).unwrap_or_default();
-                self.text("input", &text, *cut);
+                self.text("input", (Text, &text), *cut);
             }
             AskPart::Diff { path, unified, cut } => {
                 self.add(AskLineKind::Remark, "");
@@ -182,17 +186,17 @@ impl AskPage {
         }
     }
 
-    fn field(&mut self, field: &AskField, is_named: bool, is_heading: bool) {
+    fn field(&mut self, field: &AskField, number: Option<usize>, is_heading: bool) {
         if is_heading && field.options.is_empty() {
             return;
         }
         self.add(AskLineKind::Remark, "");
-        if is_named {
-            self.add(AskLineKind::Remark, &format!("question `{}`", field.id));
+        if let Some(number) = number {
+            self.add(AskLineKind::Remark, &format!("question {number}"));
         }
         if !is_heading {
             for line in text_lines(&field.text) {
-                self.add(AskLineKind::Text, &format!("  {line}"));
+                self.add(AskLineKind::Prose, &format!("  {line}"));
             }
         }
         for (number, option) in (1..).zip(&field.options) {

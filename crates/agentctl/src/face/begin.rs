@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{AdapterRow, Fleet};
 use agentctl_core::fleet::Query;
 use agentctl_core::model::Time;
@@ -20,6 +21,8 @@ pub struct BeginDocument {
     pub adapters: Vec<BeginAdapter>,
     /// The directories of recent sessions that still exist, most recently used first.
     pub directories: Vec<String>,
+    /// The configured permissions. An order of the page that names none has them, but `default` instead of `bypass`.
+    pub permissions: Permissions,
     /// Orders are taken.
     pub control: bool,
     /// The home directory of the user.
@@ -45,7 +48,7 @@ pub struct BeginAdapter {
 
 /// Returns the choices, as they are for this process: its PATH decides which agents can be started.
 #[must_use]
-pub fn begin_choices(fleet: &Fleet, control: bool) -> BeginDocument {
+pub fn begin_choices(fleet: &Fleet, permissions: Permissions, control: bool) -> BeginDocument {
     let adapters = fleet.adapters().adapters.iter().map(adapter).collect();
     let since = beginning(fleet.host.now(), USUAL_HISTORY).ok().flatten();
     let query = Query { all: true, since_ms: since.map(Time::millis), ..Query::default() };
@@ -65,7 +68,7 @@ pub fn begin_choices(fleet: &Fleet, control: bool) -> BeginDocument {
         .collect();
     let home = fleet.host.home.to_string_lossy().into_owned();
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    BeginDocument { adapters, directories, control, home, version }
+    BeginDocument { adapters, directories, permissions, control, home, version }
 }
 
 fn adapter(row: &AdapterRow) -> BeginAdapter {

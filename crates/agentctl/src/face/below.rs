@@ -25,15 +25,16 @@ pub fn refused_below(caller: &Answerer, target: &Target, what: &str) -> Failure 
     Failure::new(Kind::Refused, format!("{what} {name}: {why}")).hint(ONLY_A_PERSON)
 }
 
-/// Says that the ask of an agent was not answered by an agent that may answer others: it is its own, or may be.
-pub(super) fn answer_refused_below(fleet: &Fleet, caller: &Answerer, ask: &str) -> Failure {
+/// Says that an agent that may answer others did not answer this one: it is its own, or may be. `what` is the clause
+/// that says what was not done.
+pub(super) fn answer_refused_below(fleet: &Fleet, caller: &Answerer, what: &str) -> Failure {
     let is_known = caller.above.iter().all(|above| above.session.is_some());
     let why = if is_known && !caller.launchers_share_configuration(fleet) {
         "the agent that launched the caller has ended, or has another configuration".to_owned()
     } else {
         why_it_may_be_below(caller)
     };
-    Failure::new(Kind::Refused, format!("ask `{ask}` was not answered: {why}")).hint(ONLY_A_PERSON)
+    Failure::new(Kind::Refused, format!("{what}: {why}")).hint(ONLY_A_PERSON)
 }
 
 fn why_it_may_be_below(caller: &Answerer) -> String {

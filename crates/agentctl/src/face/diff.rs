@@ -1,11 +1,13 @@
 //! The words of `diff`: which base was used and why, the files, and what the comparison does not see.
 
-use agentctl_core::ask::{DiffBase, Fleet, NoDiff, NotOne, WorkDiff};
+use agentctl_core::ask::{DiffBase, Fleet, GoneDirectory, NoDiff, NotOne, WorkDiff};
 use agentctl_core::git::DiffKind;
 use agentctl_core::host::Host;
 use agentctl_core::resolve::HERE;
+use agentctl_core::text::shell_word;
 
-use super::{git_failure, unresolved};
+use super::failed_worktree::no_git_work;
+use super::{put_back, unresolved, worktrees_hint};
 use crate::failure::{Failure, Kind};
 use crate::text::{counted, one_line, with_tilde};
 
@@ -92,6 +94,34 @@ pub fn diff_remarks(diff: &WorkDiff) -> Vec<String> {
     remarks
 }
 
+/// Says that a directory does not exist any more, and how its work is brought back.
+pub(super) fn directory_gone(fleet: &Fleet, text: &str, gone: &GoneDirectory) -> Failure {
+    let path = with_tilde(&fleet.host.home, &gone.path.to_string_lossy());
+    let message = format!("{path} does not exist any more");
+    let text = shell_word(text);
+    match (put_back(&gone.path), gone.rescued.as_slice()) {
+        (Some(hint), _) => Failure::new(Kind::Failed, message).hint(hint),
+        (None, []) if gone.branch.is_some() => {
+            let branch = shell_word(gone.branch.as_deref().unwrap_or_default());
+            Failure::new(Kind::NotFound, message)
+                .hint(format!("its commits are on its branch: `git log {branch}` shows them"))
+        }
+        (None, []) => Failure::new(Kind::NotFound, message)
+            .hint(format!("`agentctl changes {text}` shows what the agent itself recorded")),
+        (None, refs) if gone.is_of_repository => Failure::new(Kind::NotFound, message)
+            .hint(format!("its work is saved: {}", brought_back(refs))),
+        (None, refs) => Failure::new(Kind::NotFound, message).hint(format!(
+            "`agentctl changes {text}` shows what the agent itself recorded; a removed worktree had the same name: {}",
+            brought_back(refs)
+        )),
+    }
+}
+
+fn brought_back(refs: &[String]) -> String {
+    let refs = refs.join(", ");
+    format!("`git worktree add -b BRANCH DIR REF` brings a worktree back from {refs}")
+}
+
 /// Says why there is no comparison.
 #[must_use]
 pub fn no_diff(fleet: &Fleet, text: &str, why: NoDiff) -> Failure {
@@ -101,40 +131,42 @@ pub fn no_diff(fleet: &Fleet, text: &str, why: NoDiff) -> Failure {
             let message = format!("no session, group or worktree matches `{text}`");
             let failure = Failure::new(Kind::NotFound, message);
             if fleet.host.cwd.join(text).is_dir() && !text.contains('/') {
-                return failure.hint(format!("write `./{text}` for the directory"));
+                let directory = shell_word(&format!("./{text}"));
+                return failure.hint(format!("write `{directory}` for the directory"));
             }
-            failure.hint(
-                "`agentctl list --all --since all -o wide` shows sessions and their groups, `agentctl worktree list` the \
-                 worktrees of this repository",
-            )
+            failure.hint(format!(
+                "`agentctl list --all --since all -o wide` shows sessions and their groups, {}",
+                worktrees_hint(&fleet.host)
+            ))
         }
         NoDiff::NotOne(not_one) => unresolved(fleet, text, not_one),
         NoDiff::UnknownDirectory => {
             Failure::new(Kind::Failed, format!("the directory of `{text}` is unknown"))
         }
-        NoDiff::DirectoryGone(path) => {
-            let path = with_tilde(&fleet.host.home, &path.to_string_lossy());
-            Failure::new(Kind::Failed, format!("{path} does not exist any more"))
-                .hint(format!("`agentctl changes {text}` shows what the agent itself recorded"))
-        }
+        NoDiff::DirectoryGone(gone) => directory_gone(fleet, text, &gone),
         NoDiff::WorktreesGone { rescued } => {
             let message = format!("the directories of the group `{text}` do not exist any more");
             let failure = Failure::new(Kind::NotFound, message);
             match rescued.as_slice() {
                 [] => failure.hint(format!(
-                    "`agentctl list --all --since all --group {text}` shows its sessions, `agentctl changes ID` what \
-                     an agent recorded"
+                    "`agentctl list --all --since all --group {}` shows its sessions, `agentctl changes ID` what \
+                     an agent recorded",
+                    shell_word(text)
                 )),
-                refs => failure.hint(format!(
-                    "their work is saved: `git worktree add -b BRANCH DIR REF` brings a worktree back from {}",
-                    refs.join(", ")
-                )),
+                refs => failure.hint(format!("their work is saved: {}", brought_back(refs))),
             }
         }
-        NoDiff::NoSuchBase(revision) => {
-            Failure::new(Kind::Usage, format!("--base: `{revision}` names no commit"))
-                .hint("name a branch, a tag or a commit of that repository")
+        NoDiff::NoSuchBase(revision) => no_such_base("--base", &revision),
+        NoDiff::CalledOff => {
+            Failure::new(Kind::Failed, "interrupted: the verification and its processes were ended")
         }
-        NoDiff::Git(error) => git_failure(&fleet.host, &error),
+        NoDiff::Git(error) => no_git_work(fleet, text, &error),
     }
+}
+
+/// Says that a base names no commit; `parameter` is the name of the base where it was given.
+#[must_use]
+pub fn no_such_base(parameter: &str, revision: &str) -> Failure {
+    Failure::new(Kind::Usage, format!("{parameter}: `{revision}` names no commit"))
+        .hint("name a branch, a tag or a commit of that repository")
 }

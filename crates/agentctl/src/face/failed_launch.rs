@@ -4,11 +4,14 @@ use agentctl_core::adapters::ALL;
 use agentctl_core::ask::{ContextError, Fleet, LaunchNews, NoAdapter, NotContinued, NotStarted};
 use agentctl_core::host::Host;
 use agentctl_core::launch::LaunchError;
+use agentctl_core::runs::Attendance;
+use agentctl_core::text::shell_word;
 
+use super::fuses::span;
 use super::holders::holder_in_sentence;
-use super::{not_made, refused_word, unresolved};
+use super::{not_made, refused_word, session_word, unresolved};
 use crate::failure::{Failure, Kind};
-use crate::text::{nearest, with_tilde};
+use crate::text::{nearest, path_word, with_tilde};
 
 /// Returns a remark about a launch that is on its way; `None` where the report is a fault or a result.
 #[must_use]
@@ -18,14 +21,26 @@ pub fn launch_remark(news: &LaunchNews<'_>) -> Option<String> {
         LaunchNews::HooksNotRun => {
             Some("it runs on a server: the configured hooks are not run for it".to_owned())
         }
+        LaunchNews::AsBefore(again) => Some(as_before(again)),
         LaunchNews::Beside(holder) => {
             Some(format!("beside {}, which this was launched from", holder.what))
         }
         LaunchNews::WorktreeKept { made, why } => {
             Some(format!("the worktree {} is kept: {why}", made.path.display()))
         }
+        LaunchNews::WorktreeRemoved { made } => {
+            Some(format!("the worktree {} is removed again", made.path.display()))
+        }
         _ => None,
     }
+}
+
+/// Says what a session that goes on has of its last run.
+fn as_before(again: &Attendance) -> String {
+    let idle = again.keep_idle_ms.map(|idle_ms| format!("={}", span(idle_ms)));
+    let keep = again.keep.then(|| format!("--keep{}", idle.unwrap_or_default()));
+    let flags = keep.into_iter().chain(again.ask_ms.map(|_| "--ask".to_owned()));
+    format!("it goes on with {}, like its last run", flags.collect::<Vec<_>>().join(" and "))
 }
 
 /// Says that an agent on a server cannot be given a directory.
@@ -71,8 +86,10 @@ fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
                 .hint("`agentctl list` shows when it does")
         }
         NotContinued::Subagent { id, parent } => {
-            Failure::new(Kind::Refused, format!("{id} is a subagent of {parent}"))
-                .hint(format!("`agentctl resume {parent} …` continues the session it belongs to"))
+            Failure::new(Kind::Refused, format!("{id} is a subagent of {parent}")).hint(format!(
+                "`agentctl resume {} …` continues the session it belongs to",
+                shell_word(&parent)
+            ))
         }
         NotContinued::DirectoryOnServer(adapter) => directory_on_server(adapter),
         NotContinued::UnknownDirectory { id } => {
@@ -86,8 +103,8 @@ fn not_continued(fleet: &Fleet, text: &str, why: NotContinued) -> Failure {
 #[must_use]
 pub fn unseen_after_launch(id: &str) -> Failure {
     let message = format!("session {id} started, but no source on this machine shows it");
-    Failure::new(Kind::Unanswered, message)
-        .hint("its home may be another one: see `agentctl doctor`")
+    let failure = Failure::new(Kind::Unanswered, message).unclear();
+    failure.hint("its home may be another one: see `agentctl doctor`")
 }
 
 /// Says why an order was not carried out.
@@ -109,6 +126,13 @@ pub fn not_started(fleet: &Fleet, why: NotStarted) -> Failure {
         NotStarted::CannotAskOrStay(refusal) => {
             let failure = Failure::new(Kind::Refused, refusal.message);
             refusal.hint.into_iter().fold(failure, Failure::hint)
+        }
+        NotStarted::ModelIsOption(model) => {
+            let message = format!(
+                "`{model}` is no model: it begins with a dash, and the agent would read it as an option"
+            );
+            Failure::new(Kind::Usage, message)
+                .hint("name a model, or give options of the agent after `--`")
         }
         NotStarted::Hook { moment, why } => {
             let message = format!("nothing was launched: the {} hook: {why}", moment.word());
@@ -157,20 +181,25 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         }
         LaunchError::Held { directory, holders } => {
             let by: Vec<String> = holders.iter().map(|h| holder_in_sentence(host, h)).collect();
-            let directory = with_tilde(&host.home, &directory.to_string_lossy());
-            let message = format!("{directory} is {}", by.join(" and "));
+            let path = directory.to_string_lossy();
+            let shown = with_tilde(&host.home, &path);
+            let message = format!("{shown} is {}", by.join(" and "));
             let stop =
                 holders.iter().find_map(|h| h.session.clone().or(h.pid.map(|p| p.to_string())));
             let failure = Failure::new(Kind::Refused, message);
             match stop {
-                Some(id) => failure
-                    .hint(format!("`agentctl stop {id}` ends it; --force launches beside it")),
+                Some(id) => failure.hint(format!(
+                    "`agentctl stop {}` ends it; --force launches beside it",
+                    shell_word(&id)
+                )),
                 None => failure.hint(format!(
-                    "`agentctl unlock {directory}` removes the lock; --force launches anyway"
+                    "`agentctl unlock {}` removes the lock; --force launches anyway",
+                    path_word(&host.home, &path)
                 )),
             }
         }
         LaunchError::Unanswered { agent, .. } => Failure::new(Kind::Unanswered, message)
+            .unclear()
             .hint(format!("`agentctl list -a --adapter {agent}` lists its sessions")),
         LaunchError::Unsure { .. } => Failure::new(Kind::Refused, message)
             .hint("`agentctl doctor` shows what is wrong; --force launches anyway"),
@@ -185,7 +214,7 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         LaunchError::MayBeServed(_) => Failure::new(Kind::Refused, message)
             .hint("--force resumes it anyway; if that process runs the session, stop it first"),
         LaunchError::Served(session) => {
-            let id = session.id.clone().unwrap_or_default();
+            let id = session_word(&session);
             Failure::new(Kind::Refused, message).hint(format!(
                 "`agentctl stop {id}` first, or `resume --fork` where the agent supports it"
             ))
@@ -209,6 +238,8 @@ fn failed(host: &Host, error: LaunchError) -> Failure {
         LaunchError::UnknownDepth { .. } => {
             Failure::new(Kind::Refused, message).hint("a person can launch it from a terminal")
         }
-        LaunchError::Io { .. } => Failure::new(Kind::Failed, message),
+        LaunchError::CalledOff { .. } | LaunchError::NotBegun { .. } | LaunchError::Io { .. } => {
+            Failure::new(Kind::Failed, message)
+        }
     }
 }

@@ -7,7 +7,7 @@ use agentctl_core::host::Host;
 
 use super::{fuse_name, holder_text, unresolved};
 use crate::failure::{Failure, Kind};
-use crate::text::with_tilde;
+use crate::text::{path_word, with_tilde};
 
 /// Says why a directory was not locked or unlocked.
 #[must_use]
@@ -20,8 +20,9 @@ pub fn not_locked(host: &Host, error: LockOrderError) -> Failure {
         }
         LockOrderError::Locked(lock) => {
             let (name, holder) = (name(&lock.directory), holder_text(&lock.holder));
+            let word = path_word(&host.home, &lock.directory);
             Failure::new(Kind::Refused, format!("{name} is already {holder}"))
-                .hint(format!("`agentctl unlock {name}` removes the lock"))
+                .hint(format!("`agentctl unlock {word}` removes the lock"))
         }
         LockOrderError::NotLocked { directory } => {
             Failure::new(Kind::NotFound, format!("{} is not locked", name(&directory)))

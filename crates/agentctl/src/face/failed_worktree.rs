@@ -1,12 +1,17 @@
 //! Worktrees in words: the steps of making them, and why they were not made, with hints and exit codes.
 
+use std::path::Path;
+
+use agentctl_core::ask::Fleet;
 use agentctl_core::git::GitError;
 use agentctl_core::host::Host;
+use agentctl_core::text::shell_word;
 use agentctl_core::worktrees::make::NameHolder;
-use agentctl_core::worktrees::{Made, MakeError, MakeNews, MakeStep};
+use agentctl_core::worktrees::{Made, MakeError, MakeNews, MakeStep, left_aside};
 
+use super::file_changes::is_group;
 use crate::failure::{Failure, Kind};
-use crate::text::with_tilde;
+use crate::text::{path_word, with_tilde};
 
 /// Returns the line about a step of making a worktree, for a display of progress; `None` for the last step.
 #[must_use]
@@ -28,10 +33,14 @@ pub fn making_line(news: &MakeNews) -> Option<String> {
 /// Returns the remarks about a worktree that was made: what stays behind.
 #[must_use]
 pub fn made_remarks(host: &Host, made: &Made) -> Vec<String> {
+    std::iter::once(worktree_line(host, made)).chain(left_behind(made)).collect()
+}
+
+/// Names the directory and the branch of a worktree that was made.
+#[must_use]
+pub fn worktree_line(host: &Host, made: &Made) -> String {
     let path = with_tilde(&host.home, &made.path.to_string_lossy());
-    let mut remarks = vec![format!("worktree {path} on branch {}", made.branch)];
-    remarks.extend(left_behind(made));
-    remarks
+    format!("worktree {path} on branch {}", made.branch)
 }
 
 /// Says that uncommitted changes of the present working tree are not in a worktree that was made.
@@ -44,9 +53,29 @@ pub fn left_behind(made: &Made) -> Option<String> {
     })
 }
 
-/// Says why git gave no answer.
+/// Returns the hint about the worktrees that there are. Outside a repository only those of sessions can be listed.
+#[must_use]
+pub fn worktrees_hint(host: &Host) -> &'static str {
+    if host.cwd.ancestors().any(|directory| directory.join(".git").exists()) {
+        return "`agentctl worktree list` lists the worktrees of this repository";
+    }
+    "`agentctl worktree list --all-repos-of-sessions` lists the worktrees of sessions"
+}
+
+/// Says why git gave no answer to a command that takes --cwd.
 #[must_use]
 pub fn git_failure(host: &Host, error: &GitError) -> Failure {
+    git_failure_about(host, error, "go to a git repository, or name one with --cwd")
+}
+
+/// Says why git gave no answer about the work of the session or group that a text names.
+pub(super) fn no_git_work(fleet: &Fleet, text: &str, error: &GitError) -> Failure {
+    let id = if is_group(fleet, text) { "ID".to_owned() } else { shell_word(text) };
+    let hint = format!("`agentctl changes {id}` shows what the agent itself recorded");
+    git_failure_about(&fleet.host, error, &hint)
+}
+
+fn git_failure_about(host: &Host, error: &GitError, outside: &str) -> Failure {
     let failure = |kind| Failure::new(kind, error.to_string());
     match error {
         GitError::NotInstalled | GitError::TooOld { .. } | GitError::NoVersion { .. } => {
@@ -54,15 +83,32 @@ pub fn git_failure(host: &Host, error: &GitError) -> Failure {
         }
         GitError::NotARepository { path } => {
             let path = with_tilde(&host.home, &path.to_string_lossy());
-            Failure::new(Kind::Refused, format!("{path} is not in a git repository"))
-                .hint("go to a git repository, or name one with --cwd")
+            Failure::new(Kind::Refused, format!("{path} is not in a git repository")).hint(outside)
         }
         GitError::OtherOwner { path } => failure(Kind::Refused).hint(format!(
             "if you trust it: `git config --global --add safe.directory {}`",
-            path.display()
+            shell_word(&path.to_string_lossy())
         )),
+        GitError::NoDirectory { path } => {
+            let failure = failure(Kind::Failed);
+            match put_back(path) {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
         _ => failure(Kind::Failed),
     }
+}
+
+/// Returns the hint for a worktree that a clean has put aside: how it is brought back.
+#[must_use]
+pub fn put_back(path: &Path) -> Option<String> {
+    let aside = left_aside(path)?;
+    let (aside, path) = (aside.to_string_lossy(), path.to_string_lossy());
+    let command = format!("mv {} {}", shell_word(&aside), shell_word(&path));
+    Some(format!(
+        "a clean removes it now, or was killed: in the second case `{command}` brings it back"
+    ))
 }
 
 /// Says why worktrees were not made.
@@ -71,13 +117,24 @@ pub fn not_made(host: &Host, error: &MakeError) -> Failure {
     let failure = |kind| Failure::new(kind, error.to_string());
     match error {
         MakeError::Git(error) => git_failure(host, error),
-        MakeError::Left { cause, left } => {
+        MakeError::Left { cause, remains } => {
             let cause = match **cause {
                 MakeError::Cancelled => cause.to_string(),
                 _ => not_made(host, cause).message().to_owned(),
             };
-            let message = format!("{cause}; this is left: {}", left.join(", "));
-            Failure::new(Kind::Failed, message).hint("`agentctl worktree list` shows it")
+            let mut failure = Failure::new(Kind::Failed, format!("{cause}; {remains}"));
+            for saved in &remains.saved {
+                failure = failure.hint(format!("`{}` brings the files back", saved.command));
+            }
+            for kept in &remains.kept {
+                let name = shell_word(&kept.name);
+                failure = failure
+                    .hint(format!("`agentctl worktree clean {name} --force` saves and removes it"));
+            }
+            if remains.left.is_empty() {
+                return failure;
+            }
+            failure.hint("`agentctl worktree list` shows it")
         }
         MakeError::Cancelled => {
             let message = format!("{error}: no agent was started, and nothing was left behind");
@@ -93,13 +150,15 @@ pub fn not_made(host: &Host, error: &MakeError) -> Failure {
             .hint("letters, digits, `-`, `_` and `/` are always accepted, as in `fix-login`"),
         MakeError::Taken { holder, .. } => failure(Kind::Refused).hint(match holder {
             NameHolder::Worktree(path) => {
-                let path = with_tilde(&host.home, &path.to_string_lossy());
+                let path = path_word(&host.home, &path.to_string_lossy());
                 format!("choose another name, or remove it: `agentctl worktree clean {path}`")
             }
             NameHolder::Branch(branch) => {
+                let branch = shell_word(branch);
                 format!("choose another name, or delete it: `git branch -d {branch}`")
             }
             NameHolder::Collision(branch) => {
+                let branch = shell_word(branch);
                 format!(
                     "rename it (`git branch -m {branch} NEW`), or set `prefix` below [worktree]"
                 )
@@ -127,6 +186,8 @@ pub fn not_made(host: &Host, error: &MakeError) -> Failure {
         }
         MakeError::SetUp { .. } => failure(Kind::Failed)
             .hint("the program is `setup` below [worktree] in the configuration"),
+        MakeError::Hook { .. } => failure(Kind::Failed)
+            .hint("the hooks are in the directory that `git rev-parse --git-path hooks` names"),
         MakeError::UnreadableChanges { .. } | MakeError::Io { .. } => failure(Kind::Failed),
     }
 }

@@ -3,6 +3,7 @@
 use agentctl_core::ask::{ChangesDocument, Fleet, NoChanges, NotOne};
 use agentctl_core::fleet::Query;
 use agentctl_core::model::FilePatch;
+use agentctl_core::text::shell_word;
 
 use super::follow::unread_conversation;
 use super::unresolved::unresolved;
@@ -26,10 +27,8 @@ pub fn unrecorded_lines(document: &ChangesDocument) -> Vec<String> {
     }
     match document.unanswered {
         0 => {}
-        1 => lines.push("1 change was called and has no result: it may have been made".to_owned()),
-        count => lines.push(format!(
-            "{count} changes were called and have no result: they may have been made"
-        )),
+        1 => lines.push("1 call has no result: it may have changed files".to_owned()),
+        count => lines.push(format!("{count} calls have no result: they may have changed files")),
     }
     match document.commands {
         0 => {}
@@ -55,6 +54,7 @@ pub fn changes_not_told(fleet: &Fleet, text: &str, why: NoChanges) -> Failure {
     match why {
         NoChanges::NotOne(NotOne::Nothing) if is_group(fleet, text) => {
             let message = format!("`{text}` is a group, and `changes` takes one session");
+            let text = shell_word(text);
             Failure::new(Kind::NotFound, message).hint(format!(
                 "`agentctl list --all --group {text}` lists its sessions; `agentctl diff {text}` shows the work of all"
             ))
@@ -70,7 +70,7 @@ pub fn changes_not_told(fleet: &Fleet, text: &str, why: NoChanges) -> Failure {
 }
 
 /// Says whether a session, live or ended, is in the group of this name.
-fn is_group(fleet: &Fleet, text: &str) -> bool {
+pub(super) fn is_group(fleet: &Fleet, text: &str) -> bool {
     let query = Query { all: true, group: Some(text.to_owned()), ..Query::default() };
     !fleet.list(&query).sessions.is_empty()
 }

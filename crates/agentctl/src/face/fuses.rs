@@ -32,7 +32,7 @@ pub fn fuse_conditions(fuse: &Fuse) -> String {
 }
 
 /// Returns a span in the largest unit that divides it.
-fn span(ms: u64) -> String {
+pub(super) fn span(ms: u64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
     let whole = units.into_iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));
     whole.map_or_else(|| format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))

@@ -1,11 +1,15 @@
 //! The words of asks and answers: an ask in one line, the command that answers it, and the sentences for answers that
 //! were not taken.
 
-use agentctl_core::ask::{AnswerDocument, Fleet};
+use agentctl_core::ask::{AnswerDocument, AttachmentWay, Fleet};
+use agentctl_core::fleet::Query;
 use agentctl_core::inbox::{AnswerError, Answerer, AnswererLink};
-use agentctl_core::model::{Ask, AskChoice, AskField, AskScope, FieldAnswer, Reply, Status};
+use agentctl_core::model::{
+    Ask, AskChoice, AskField, AskScope, FieldAnswer, ReasonKind, Reply, Session, Status,
+};
+use agentctl_core::text::shell_word;
 
-use super::{full_name, with_visible_breaks};
+use super::{full_name, tmux_pane_of, with_visible_breaks};
 use crate::failure::{Failure, Kind};
 
 /// Returns an ask in one line, with its options: `question: Which colour?  1 Red  2 Blue`.
@@ -44,19 +48,35 @@ pub fn answer_flags(ask: &Ask) -> Vec<(String, String)> {
                 flags.push((format!("--option {number}"), option.label.clone()));
             }
             if field.free_text {
-                flags.push(("--text TEXT".to_owned(), "answer in your own words".to_owned()));
+                let (flag, about) = text_flag(field);
+                flags.push((flag.to_owned(), about.to_owned()));
             }
         }
         several => {
-            let named: Vec<String> =
-                several.iter().map(|field| format!("--field {}=VALUE", field.id)).collect();
-            flags.push((named.join(" "), "answer all questions".to_owned()));
+            flags.push((numbered_fields(several), "answer all questions".to_owned()));
         }
     }
     for choice in &ask.choices {
         flags.push((choice_flag(choice), choice_text(choice)));
     }
     flags
+}
+
+/// Returns the flag that answers a question in words, with its meaning. A secret is read from stdin: other processes
+/// see the arguments of a command, and a shell keeps them in its history.
+fn text_flag(field: &AskField) -> (&'static str, &'static str) {
+    if field.secret {
+        ("--text -", "answer with a secret, which is read from stdin")
+    } else {
+        ("--text TEXT", "answer in your own words")
+    }
+}
+
+/// Returns the flags that answer several questions. Each is named by its number: a shell would change the text of a
+/// question, which is the id of many a field.
+fn numbered_fields(fields: &[AskField]) -> String {
+    let flags = (1..=fields.len()).map(|number| format!("--field {number}=VALUE"));
+    flags.collect::<Vec<_>>().join(" ")
 }
 
 fn choice_flag(choice: &AskChoice) -> String {
@@ -92,7 +112,11 @@ pub fn answer_hint(ask: &Ask) -> String {
         _ if both && ask.fields.is_empty() => {
             format!("{shows}; `agentctl answer {id} --allow` or `--deny` answers it")
         }
-        Some((flag, _)) => format!("{shows}; `agentctl answer {id} {flag}` answers it"),
+        // No option is preselected.
+        Some((flag, _)) => {
+            let flag = if flag.starts_with("--option ") { "--option N" } else { flag };
+            format!("{shows}; `agentctl answer {id} {flag}` answers it")
+        }
         None => shows,
     }
 }
@@ -116,7 +140,8 @@ pub fn key_words_remark(ask: &Ask) -> Option<String> {
     })
 }
 
-/// Returns the line about an answer that was taken.
+/// Returns the line about an answer that was taken. A line break in a text of the agent is written as `\n`: it would
+/// look like a line about another answer.
 #[must_use]
 pub fn answered_line(document: &AnswerDocument) -> String {
     let ask = &document.ask;
@@ -125,22 +150,19 @@ pub fn answered_line(document: &AnswerDocument) -> String {
         Reply::Always(_) => ("always allowed", String::new()),
         Reply::Deny { .. } => ("denied", String::new()),
         Reply::Stop => ("turn ended", String::new()),
-        Reply::Fields(fields) => ("answered", format!("  {}", given(ask, fields))),
+        Reply::Fields(fields) => ("answered", format!("  {}", given(fields))),
     };
     let name = full_name(ask.adapter, ask.session_id.as_deref(), ask.pid);
     let moved = match (&document.moved, &document.session) {
         (Some(moved), _) => format!("{name}: {}", moved.says),
         (None, _) => format!("delivered; {name} was not seen to move yet"),
     };
-    format!("{word}  {}{values}  ({moved})", ask.title)
+    with_visible_breaks(&format!("{word}  {}{values}  ({moved})", ask.title))
 }
 
-/// Returns the values of an answer; a secret is not repeated.
-fn given(ask: &Ask, answers: &[FieldAnswer]) -> String {
-    let is_secret = |id: &str| ask.fields.iter().any(|field| field.id == id && field.secret);
-    let values = answers.iter().map(|answer| {
-        if is_secret(&answer.field) { "(secret)".to_owned() } else { answer.values.join(", ") }
-    });
+/// Returns the values of an answer.
+fn given(answers: &[FieldAnswer]) -> String {
+    let values = answers.iter().map(|answer| answer.values.join(", "));
     values.collect::<Vec<_>>().join(", ")
 }
 
@@ -148,7 +170,7 @@ fn given(ask: &Ask, answers: &[FieldAnswer]) -> String {
 #[must_use]
 pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
     match error {
-        AnswerError::NotAnId => not_an_ask(fleet, text, Kind::Usage).unwrap_or_else(|| {
+        AnswerError::NotAnId => not_an_ask(fleet, text).unwrap_or_else(|| {
             Failure::new(Kind::Usage, format!("`{text}` is no id of an ask")).hint(
                 "an ask is named by at least 6 characters of its id: `agentctl asks` shows them",
             )
@@ -162,12 +184,11 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
             };
             Failure::new(Kind::NoAsk, message).hint(hint)
         }
-        AnswerError::Gone(None, faults) if faults.is_empty() => {
-            not_an_ask(fleet, text, Kind::NoAsk).unwrap_or_else(|| {
+        AnswerError::Gone(None, faults) if faults.is_empty() => not_an_ask(fleet, text)
+            .unwrap_or_else(|| {
                 Failure::new(Kind::NoAsk, format!("no open ask has the id `{text}`"))
-                    .hint("it may be settled already; `agentctl asks` shows what is open now")
-            })
-        }
+                    .hint(no_open_ask_hint(fleet))
+            }),
         AnswerError::Gone(_, faults) => {
             let message =
                 format!("whether ask `{text}` is open is unknown: a source did not answer");
@@ -181,22 +202,19 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
             })
         }
         AnswerError::NotOffered(ask, why) => {
-            let offered: Vec<String> =
-                answer_flags(&ask).into_iter().map(|(flag, _)| flag).collect();
             let message = format!("ask {} was not answered: {why}", ask.short_id());
-            Failure::new(Kind::Usage, message).hint(format!("it takes {}", offered.join(", ")))
+            Failure::new(Kind::Usage, message).hint(offered_hint(&ask))
         }
         AnswerError::Unanswerable(ask) => {
-            let why = ask.why_not.as_deref().unwrap_or("no channel reaches it");
-            let message = format!("ask {} cannot be answered from here: {why}", ask.short_id());
-            let failure = Failure::new(Kind::Refused, message);
-            match &ask.session_id {
-                Some(id) => failure.hint(format!("`agentctl attach {id}` shows its terminal")),
+            let failure = unanswerable(&ask);
+            match ask.session_id.as_deref().and_then(|id| terminal_hint(fleet, id)) {
+                Some(hint) => failure.hint(hint),
                 None => failure,
             }
         }
-        AnswerError::FromAgent(answerer) if answerer.may_answer_others(fleet) => {
-            super::below::answer_refused_below(fleet, &answerer, text)
+        AnswerError::FromAgent(answerer) if is_one_of_its_own(fleet, &answerer) => {
+            let what = format!("ask `{text}` was not answered");
+            super::below::answer_refused_below(fleet, &answerer, &what)
         }
         AnswerError::FromAgent(answerer) => from_agent(&answerer),
         AnswerError::Busy => Failure::new(
@@ -215,31 +233,74 @@ pub fn not_answered(fleet: &Fleet, text: &str, error: AnswerError) -> Failure {
         AnswerError::Unclear(ask, why) => {
             let message =
                 format!("whether ask {} was answered is not known: {why}", ask.short_id());
-            Failure::new(Kind::Failed, message)
-                .hint("`agentctl asks` shows whether it is still open")
+            let failure = Failure::new(Kind::Failed, message).unclear();
+            failure.hint("`agentctl asks` shows whether it is still open")
         }
+    }
+}
+
+/// Returns the hint that names the flags which an ask takes.
+#[must_use]
+pub fn offered_hint(ask: &Ask) -> String {
+    let flags: Vec<String> = answer_flags(ask).into_iter().map(|(flag, _)| flag).collect();
+    format!("it takes {}", flags.join(", "))
+}
+
+/// Says that an ask cannot be answered from here, and why.
+fn unanswerable(ask: &Ask) -> Failure {
+    let why = ask.why_not.as_deref().unwrap_or("no channel reaches it");
+    let message = format!("ask {} cannot be answered from here: {why}", ask.short_id());
+    Failure::new(Kind::Refused, message)
+}
+
+/// Says where the terminal of a session is; `None` if it has none.
+fn terminal_hint(fleet: &Fleet, id: &str) -> Option<String> {
+    let AttachmentWay::Terminal(terminal) = fleet.attachment(id).ok()?.way else { return None };
+    match tmux_pane_of(&fleet.host, &terminal.tty) {
+        Ok(Some(_)) => Some(format!("`agentctl attach {}` shows its terminal", shell_word(id))),
+        _ => {
+            let (tty, pid) = (terminal.tty.display(), terminal.pid);
+            Some(format!("answer it in its own terminal: {tty} (pid {pid})"))
+        }
+    }
+}
+
+/// Says whether agents may answer others, so that only this ask is refused.
+fn is_one_of_its_own(fleet: &Fleet, answerer: &Answerer) -> bool {
+    answerer.left_behind.is_empty() && answerer.may_answer_others(fleet)
+}
+
+/// Says that a turn was not ended because that would answer the ask of its session.
+pub(super) fn turn_refused(fleet: &Fleet, session: &Session, answerer: &Answerer) -> Failure {
+    let name = full_name(session.adapter, session.id.as_deref(), session.pid);
+    let what = format!("the turn of {name} was not ended: that would answer what it asks");
+    if is_one_of_its_own(fleet, answerer) {
+        super::below::answer_refused_below(fleet, answerer, &what)
+    } else {
+        from_agent(answerer).within(&what)
     }
 }
 
 /// Says that a process may not answer, because it runs below an agent or cannot be examined.
 fn from_agent(answerer: &Answerer) -> Failure {
-    let failure = match (answerer.above.first(), &answerer.unseen) {
-        (Some(_), _) => {
+    let is_linked = !answerer.above.is_empty() || !answerer.left_behind.is_empty();
+    let failure = match (is_linked, &answerer.unseen) {
+        (true, _) => {
             let message = format!("{}: agents may not answer", link_above(answerer));
             Failure::new(Kind::Refused, message)
         }
-        (None, why) => {
+        (false, why) => {
             let why = why.as_deref().unwrap_or("its ancestors cannot be seen");
             Failure::new(Kind::Refused, format!("the answering process cannot be examined: {why}"))
         }
     };
-    failure.hint("answer in your own terminal; `[answers] agents` in the configuration allows more")
+    failure.hint("answer in a terminal that no agent has started")
 }
 
 /// Says how the answering process is linked to an agent: by the nearest link whose session is known.
 pub(super) fn link_above(answerer: &Answerer) -> String {
     let known = answerer.above.iter().find(|above| above.session.is_some());
-    let nearest = known.or(answerer.above.first()).or(answerer.left_behind.first());
+    let nearest = answerer.left_behind.first().or(known).or(answerer.above.first());
     let Some(above) = nearest else { return String::new() };
     let pid = above.pid;
     let session = above.session.as_ref();
@@ -254,7 +315,12 @@ pub(super) fn link_above(answerer: &Answerer) -> String {
         AnswererLink::EndedRunMark => {
             format!("{name} has ended and started this process (pid {pid} has its mark)")
         }
-        AnswererLink::Launcher => format!("{name} launched the agent above this process"),
+        AnswererLink::EndedRunShim => {
+            format!("{name} has ended and started this process (below its shim, pid {pid})")
+        }
+        AnswererLink::Launcher | AnswererLink::EndedLauncher => {
+            format!("{name} launched the agent above this process")
+        }
         AnswererLink::FuseAction => {
             format!(
                 "this process runs below the action of a fuse (pid {pid}), which an agent may have set"
@@ -263,28 +329,42 @@ pub(super) fn link_above(answerer: &Answerer) -> String {
     }
 }
 
+/// Says why an ask may not be found: it is settled, or its session is paused and asks nothing until it goes on.
+#[must_use]
+pub fn no_open_ask_hint(fleet: &Fleet) -> String {
+    let is_paused = |session: &Session| {
+        session.reason.as_ref().is_some_and(|reason| reason.kind == ReasonKind::Paused)
+    };
+    let mut paused = fleet.list(&Query::default()).sessions;
+    paused.retain(is_paused);
+    let why = match paused.as_slice() {
+        [] => "`agentctl asks` shows what is open now".to_owned(),
+        [session] => {
+            let name = full_name(session.adapter, session.id.as_deref(), None);
+            let command = session.pid.map(|pid| format!(" (`kill -CONT {pid}`)"));
+            format!(
+                "if it is of {name}, which is paused by a signal, it is shown again once that goes on{}",
+                command.unwrap_or_default()
+            )
+        }
+        _ => "if it is of a session that is paused by a signal (`agentctl list`), it is shown again once that goes on"
+            .to_owned(),
+    };
+    format!("it may be settled already; {why}")
+}
+
 /// Says that a text names a session instead of an ask.
-fn not_an_ask(fleet: &Fleet, text: &str, kind: Kind) -> Option<Failure> {
+fn not_an_ask(fleet: &Fleet, text: &str) -> Option<Failure> {
     fleet.target(text).ok()?;
-    let failure = Failure::new(kind, format!("`{text}` is a session, not an ask"));
-    Some(failure.hint(format!("`agentctl asks {text}` shows what it asks")))
+    let failure = Failure::new(Kind::Usage, format!("`{text}` is a session, not an ask"));
+    Some(failure.hint(format!("`agentctl asks {}` shows what it asks", shell_word(text))))
 }
 
 /// Returns what the session of an ask does now, without its subject: `is running now`.
 fn state_now(fleet: &Fleet, ask: &Ask) -> Option<String> {
-    let target = agentctl_core::model::Target {
-        adapter: ask.adapter,
-        root: ask.root.clone(),
-        session: ask.session_id.clone().map(|id| agentctl_core::model::Locator {
-            id,
-            path: None,
-            parent: None,
-        }),
-        pid: ask.pid.filter(|_| ask.session_id.is_none()),
-    };
-    let session = fleet.inspect(&target).session?;
+    let session = fleet.inspect(&ask.target()).session?;
     Some(match session.status {
-        Status::Waiting => "waits for something else now".to_owned(),
+        Status::Waiting => "is waiting now".to_owned(),
         status => format!("is {} now", status.word()),
     })
 }
@@ -292,33 +372,33 @@ fn state_now(fleet: &Fleet, ask: &Ask) -> Option<String> {
 /// Reads `--option`, `--text` and `--field` into the answer to the questions of an ask.
 pub fn field_reply(ask: &Ask, words: &FieldWords) -> Result<Reply, Failure> {
     let usage = |message: String| Failure::new(Kind::Usage, message);
+    if ask.via.is_none() {
+        return Err(unanswerable(ask));
+    }
     if ask.fields.is_empty() {
-        let offered: Vec<String> = answer_flags(ask).into_iter().map(|(flag, _)| flag).collect();
         let message = format!("ask {} is a {}, not a question", ask.short_id(), ask.kind.word());
-        return Err(usage(message).hint(format!("it takes {}", offered.join(", "))));
+        return Err(usage(message).hint(offered_hint(ask)));
     }
     if !words.fields.is_empty() {
         let mut answers: Vec<FieldAnswer> = Vec::new();
-        for (name, value) in &words.fields {
-            let field = ask.fields.iter().find(|field| field.id == *name);
-            let names: Vec<&str> = ask.fields.iter().map(|field| field.id.as_str()).collect();
-            let field = field.ok_or_else(|| {
-                usage(format!("ask {} has no field `{name}`", ask.short_id()))
-                    .hint(format!("fields: {}", names.join(", ")))
+        for typed in &words.fields {
+            let (field, value) = named_field(ask, typed).ok_or_else(|| {
+                let message = format!("`{typed}` names no question of ask {}", ask.short_id());
+                usage(message).hint(format!("answer each: {}", numbered_fields(&ask.fields)))
             })?;
             let value = option_value(ask, field, value)?;
-            match answers.iter_mut().find(|answer| answer.field == *name) {
+            match answers.iter_mut().find(|answer| answer.field == field.id) {
                 Some(answer) => answer.values.push(value),
-                None => answers.push(FieldAnswer { field: name.clone(), values: vec![value] }),
+                None => {
+                    answers.push(FieldAnswer { field: field.id.clone(), values: vec![value] });
+                }
             }
         }
         return Ok(Reply::Fields(answers));
     }
     let [field] = ask.fields.as_slice() else {
-        let names: Vec<String> =
-            ask.fields.iter().map(|field| format!("--field {}=VALUE", field.id)).collect();
         let message = format!("ask {} has {} questions", ask.short_id(), ask.fields.len());
-        return Err(usage(message).hint(format!("answer each: {}", names.join(" "))));
+        return Err(usage(message).hint(format!("answer each: {}", numbered_fields(&ask.fields))));
     };
     let values = match &words.text {
         Some(text) => vec![text.clone()],
@@ -337,8 +417,19 @@ pub struct FieldWords {
     pub options: Vec<usize>,
     /// A text.
     pub text: Option<String>,
-    /// Names of fields with their values.
-    pub fields: Vec<(String, String)>,
+    /// Questions with their values: the number or the id of the field, `=`, and the value.
+    pub fields: Vec<String>,
+}
+
+/// Finds the question that `--field` names, and its value. A number comes first, because hints and pages show numbers.
+/// The id of a field may hold `=` itself, so the longest known id decides.
+fn named_field<'a, 'b>(ask: &'a Ask, typed: &'b str) -> Option<(&'a AskField, &'b str)> {
+    let value_of = |name: &str| typed.strip_prefix(name)?.strip_prefix('=');
+    let mut numbered = (1..)
+        .zip(&ask.fields)
+        .filter_map(|(number, field): (usize, _)| Some((field, value_of(&number.to_string())?)));
+    let named = ask.fields.iter().filter_map(|field| Some((field, value_of(&field.id)?)));
+    numbered.next().or_else(|| named.min_by_key(|(_, value)| value.len()))
 }
 
 fn option_label(ask: &Ask, field: &AskField, number: usize) -> Result<String, Failure> {
@@ -349,7 +440,7 @@ fn option_label(ask: &Ask, field: &AskField, number: usize) -> Result<String, Fa
             count => format!("`{}` has options 1 to {count}, not {number}", field.text),
         };
         let hint = if field.options.is_empty() {
-            "answer with --text TEXT".to_owned()
+            format!("answer with {}", text_flag(field).0)
         } else {
             format!("`agentctl asks {}` shows them", ask.short_id())
         };
@@ -385,9 +476,57 @@ mod tests {
             several_questions_remark(&ask).as_deref(),
             Some(
                 "its questions are answered together: \
-                 `agentctl answer 01234567 --field colour=VALUE --field size=VALUE`"
+                 `agentctl answer 01234567 --field 1=VALUE --field 2=VALUE`"
             )
         );
+    }
+
+    #[test]
+    fn no_text_of_an_agent_begins_a_line_of_the_report() {
+        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
+        ask.title = "Pick\nallowed  shell: true  (demo: it is running)".to_owned();
+        let value = "yes\nallowed  shell: rm -rf /  (demo: it is running)\rx".to_owned();
+        let answer = FieldAnswer { field: "answer".to_owned(), values: vec![value] };
+        let document = AnswerDocument {
+            schema_version: agentctl_core::model::SCHEMA_VERSION,
+            ask,
+            reply: Reply::Fields(vec![answer]),
+            moved: None,
+            words_lost: false,
+            session: None,
+            faults: Vec::new(),
+        };
+        let line = answered_line(&document);
+        assert!(!line.contains(['\n', '\r']), "{line}");
+        assert!(line.starts_with("answered  Pick\\nallowed  "), "{line}");
+        assert!(line.contains("yes\\nallowed  shell: rm -rf /"), "{line}");
+    }
+
+    #[test]
+    fn an_ask_that_cannot_be_answered_from_here_says_only_that() {
+        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
+        ask.why_not = Some("its terminal is on another machine".to_owned());
+        let words = FieldWords { options: vec![1], ..FieldWords::default() };
+        let failure = field_reply(&ask, &words).expect_err("no channel");
+        assert_eq!((failure.kind(), failure.first_hint()), (Kind::Refused, None));
+        assert!(failure.message().ends_with("its terminal is on another machine"), "{failure}");
+    }
+
+    #[test]
+    fn a_question_is_named_by_its_number_or_by_its_whole_text() {
+        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
+        let ids = ["A", "A=1?", "2", "1=x"];
+        ask.fields = ids.map(|id| AskField::question(id, "?", Vec::new())).into();
+        let named = |typed| named_field(&ask, typed).map(|(field, value)| (&*field.id, value));
+        assert_eq!(named("A=1"), Some(("A", "1")));
+        assert_eq!(named("A=1?=b=c"), Some(("A=1?", "b=c")));
+        assert_eq!(named("1=A=1?"), Some(("A", "A=1?")));
+        assert_eq!(named("2=y"), Some(("A=1?", "y")), "the number wins");
+        assert_eq!(named("1=x=y"), Some(("A", "x=y")), "the number wins");
+        assert_eq!(named("4="), Some(("1=x", "")));
+        for typed in ["5=y", "A", "a=y", "=y", ""] {
+            assert_eq!(named(typed), None, "{typed}");
+        }
     }
 
     #[test]
@@ -398,18 +537,10 @@ mod tests {
         let hint = answer_hint(&ask);
         assert!(hint.starts_with("`agentctl asks 01234567` shows it in full; "), "{hint}");
         assert!(hint.contains("`agentctl answer 01234567 --allow` or `--deny`"), "{hint}");
-    }
-
-    #[test]
-    fn a_secret_answer_is_not_repeated() {
-        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
-        let field = |id: &str| AskField::question(id, "?", Vec::new());
-        ask.fields = vec![field("colour"), AskField { secret: true, ..field("token") }];
-        let answer = |field: &str, value: &str| FieldAnswer {
-            field: field.to_owned(),
-            values: vec![value.to_owned()],
-        };
-        let answers = [answer("colour", "red"), answer("token", "hunter2")];
-        assert_eq!(given(&ask, &answers), "red, (secret)");
+        ask.choices.clear();
+        let options = ["red", "blue"].map(str::to_owned).into();
+        ask.fields = vec![AskField::question("colour", "?", options)];
+        let hint = answer_hint(&ask);
+        assert!(hint.ends_with("; `agentctl answer 01234567 --option N` answers it"), "{hint}");
     }
 }

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use agentctl_core::ask::Fleet;
 use agentctl_core::events::Seen;
 use agentctl_core::fleet::{Query, Rows};
-use agentctl_core::model::{Ask, Listing, ProcId, ReasonKind, ServingProcess, Session, Time};
+use agentctl_core::kernel::Kernel;
+use agentctl_core::model::{Ask, Listing, ProcId, ReasonKind, Session, Time};
 
 use super::{Feed, FeedCloser, FeedItem, session_list};
 
-/// How often the processes of a list are asked whether they were paused or continued.
-const PAUSED_CHECK_PACE: Duration = Duration::from_secs(1);
+/// How often the processes of a list are asked whether they were paused or continued. Each check wakes a thread, which
+/// is most of what an idle list costs.
+const PAUSED_CHECK_PACE: Duration = Duration::from_secs(2);
 /// History is read at most this often, because that costs much more than a look.
 const HISTORY_PACE: Duration = Duration::from_secs(1);
 
@@ -57,7 +59,7 @@ impl ListStream {
         })
     }
 
-    /// Also notices sessions that were stopped by a signal, or continued: their processes are asked once a second.
+    /// Also notices sessions that were stopped by a signal, or continued: their processes are asked every two seconds.
     pub fn check_paused_sessions(&mut self) {
         self.paused = Some(PausedSessions::default());
     }
@@ -86,8 +88,8 @@ impl ListStream {
         (self.is_due, self.read_at) = (true, None);
     }
 
-    /// Waits for the next item. `shown` is the list that the interface shows now.
-    pub fn next_item(&mut self, shown: Option<&Rows>) -> io::Result<ListItem> {
+    /// Waits for the next item.
+    pub fn next_item(&mut self) -> io::Result<ListItem> {
         let usual = if self.paused.is_some() { PAUSED_CHECK_PACE } else { Duration::MAX };
         // If history is due, the next look is awaited only until it may be read.
         let limit = if self.is_due { usual.min(self.pause_left()) } else { usual };
@@ -95,11 +97,14 @@ impl ListStream {
             FeedItem::Closed => return Ok(ListItem::Closed),
             FeedItem::Look(seen) => (self.rows(*seen), ListItem::Look),
             FeedItem::Nothing => {
-                let fleet = &self.fleet;
-                self.is_due |= self.paused.as_mut().is_some_and(|p| p.have_changed(fleet, shown));
+                let kernel = &self.fleet.host.kernel;
+                self.is_due |= self.paused.as_mut().is_some_and(|p| p.have_changed(kernel));
                 (self.read_if_due(), ListItem::Nothing)
             }
         };
+        if let (Some(rows), Some(paused)) = (&rows, &mut self.paused) {
+            paused.set_list(rows);
+        }
         Ok(rows.map_or(without, ListItem::Rows))
     }
 
@@ -144,22 +149,29 @@ pub fn is_same_list(before: &Rows, now: &Rows) -> bool {
 /// neither SIGSTOP nor SIGCONT, so the list is compared with the processes.
 #[derive(Default)]
 struct PausedSessions {
+    /// The live sessions of the last list: their processes, and whether they were listed as paused.
+    listed: Vec<(Vec<ProcId>, bool)>,
     /// The processes whose state the last check did not find in the list, and whether each was paused.
     differing: HashSet<(ProcId, bool)>,
 }
 
 impl PausedSessions {
+    fn set_list(&mut self, rows: &Rows) {
+        let listed = rows.live().map(|session| {
+            let was = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Paused);
+            (session.processes.into_iter().map(|process| process.id).collect(), was)
+        });
+        self.listed = listed.collect();
+    }
+
     /// Says whether the list must be made again. A list that was made again and still differs, because it shows
     /// another reason than the pause, is not made a third time.
-    fn have_changed(&mut self, fleet: &Fleet, listing: Option<&Rows>) -> bool {
-        let kernel = &fleet.host.kernel;
-        let is_paused = |process: &ServingProcess| kernel.seems_paused(&process.id);
+    fn have_changed(&mut self, kernel: &Kernel) -> bool {
         let mut differing = HashSet::new();
-        for session in listing.into_iter().flat_map(Rows::live) {
-            let was = session.reason.as_ref().is_some_and(|r| r.kind == ReasonKind::Paused);
-            let is = session.processes.iter().any(is_paused);
-            if is != was {
-                differing.extend(session.processes.into_iter().map(|process| (process.id, is)));
+        for (processes, was) in &self.listed {
+            let is = processes.iter().any(|process| kernel.seems_paused(process));
+            if is != *was {
+                differing.extend(processes.iter().map(|process| (process.clone(), is)));
             }
         }
         let before = std::mem::replace(&mut self.differing, differing);

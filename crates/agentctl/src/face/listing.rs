@@ -22,7 +22,7 @@ use agentctl_core::model::Target;
 use anstyle::Style;
 use serde::Serialize;
 
-pub use self::adapters::CONTROL_COLUMNS;
+pub use self::adapters::{CONTROL_COLUMNS, asks_in_words, messages_in_words};
 pub use self::asks::AskListRow;
 pub use self::compare::CompareListRow;
 use self::field::field;

@@ -4,7 +4,7 @@ use agentctl_core::events::{Event, EventKind};
 use agentctl_core::host::Host;
 use agentctl_core::model::{Outcome, Session};
 
-use super::{answer_hint, session_reason};
+use super::{answer_hint, ask_summary, session_reason};
 use crate::text::{fit, one_line};
 
 /// Maximum width of a line.
@@ -15,7 +15,7 @@ const MAX_COLUMNS: usize = 120;
 pub struct NotificationText {
     /// The agent and what happened.
     pub title: String,
-    /// At most four lines: the reason, the session's name, its directory, the command that answers its ask.
+    /// At most four lines: the ask or the reason, the session's name, its directory, the command that answers its ask.
     pub text: String,
 }
 
@@ -34,7 +34,12 @@ impl NotificationText {
         let place = session.and_then(|s| s.cwd.clone());
         let place = place.or_else(|| event.lock.as_ref().map(|l| l.directory.clone()));
         let place = place.or_else(|| event.fuse.as_ref().and_then(|f| f.directory.clone()));
-        let mut text = Self::with(title, session, place);
+        // The command answers this ask; the reason of the session may be another one of its asks.
+        let detail = match &event.ask {
+            Some(ask) => Some(ask_summary(ask)),
+            None => session.and_then(session_reason),
+        };
+        let mut text = Self::with(title, detail, session, place);
         if let Some(ask) = &event.ask {
             text.add(&answer_hint(ask));
         }
@@ -49,7 +54,8 @@ impl NotificationText {
     /// Returns the text about a session that has begun to wait for a human.
     #[must_use]
     pub fn waiting(session: &Session) -> Self {
-        Self::with(format!("{} needs you", session.adapter), Some(session), session.cwd.clone())
+        let title = format!("{} needs you", session.adapter);
+        Self::with(title, session_reason(session), Some(session), session.cwd.clone())
     }
 
     /// Returns the text that `agentctl notify test` sends.
@@ -59,8 +65,12 @@ impl NotificationText {
         Self { title: "agentctl".to_owned(), text }
     }
 
-    fn with(title: String, session: Option<&Session>, place: Option<String>) -> Self {
-        let detail = session.and_then(session_reason);
+    fn with(
+        title: String,
+        detail: Option<String>,
+        session: Option<&Session>,
+        place: Option<String>,
+    ) -> Self {
         let called = session
             .and_then(|s| [&s.name, &s.title, &s.prompt].into_iter().flatten().next().cloned());
         let lines = [detail, called, place].into_iter().flatten();

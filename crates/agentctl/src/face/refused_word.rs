@@ -3,7 +3,7 @@
 use agentctl_core::ask::{Fleet, NotNamed, WordRefusal};
 use agentctl_core::names::{NamesError, Word};
 
-use super::unresolved;
+use super::{session_word, unresolved};
 use crate::failure::{Failure, Kind};
 
 /// Says why a session was not given a name or a group.
@@ -48,8 +48,9 @@ pub fn refused_word(why: &WordRefusal) -> Failure {
             let pid = session.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
             let message =
                 format!("the live session {} {id}{pid} is named `{name}`", session.adapter);
+            let word = session_word(session);
             Failure::new(Kind::Refused, message)
-                .hint(format!("choose another name, or `agentctl name {id} --clear` first"))
+                .hint(format!("choose another name, or `agentctl name {word} --clear` first"))
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The sentences for messages that were not sent, and for turns that were not ended.
 
 use agentctl_core::ask::{Fleet, MessageWay, NotSent, SendDocument, TurnEndDocument, TurnNotEnded};
-use agentctl_core::model::{Session, Status};
+use agentctl_core::model::Session;
 use agentctl_core::send::SendError;
 
-use super::{answer_hint, full_name, session_reason_in_brackets, unresolved};
+use super::inbox::turn_refused;
+use super::{answer_hint, full_name, session_reason_in_brackets, session_word, unresolved};
 use crate::failure::{Failure, Kind};
 
 /// Returns the line about a message that the record of its session holds.
@@ -55,7 +56,7 @@ pub fn not_sent(fleet: &Fleet, text: &str, why: NotSent) -> Failure {
             let message = format!("{} is live{}: {why}", name(&session), pid.unwrap_or_default());
             let failure = Failure::new(Kind::Refused, message);
             failure.hint(hint.unwrap_or_else(|| {
-                let id = session.id.as_deref().unwrap_or(text);
+                let id = session_word(&session);
                 format!(
                     "`agentctl stop {id}` first, or `agentctl send --fork {id}` goes on in a copy"
                 )
@@ -77,7 +78,7 @@ pub fn only_for_start(session: &Session, option: &str) -> Failure {
         "{} is live: {option} counts only for a session that is started; nothing was sent",
         name(session)
     );
-    let id = session.id.as_deref().unwrap_or_default();
+    let id = session_word(session);
     let hint = format!("leave it out, or `agentctl stop {id}` first");
     Failure::new(Kind::Refused, message).hint(hint)
 }
@@ -101,7 +102,7 @@ pub fn unconfirmed(document: &SendDocument) -> Option<Failure> {
         ),
     };
     let hint = "it was sent once; look with `agentctl logs` before you send it again";
-    Some(Failure::new(Kind::Failed, message).hint(hint))
+    Some(Failure::new(Kind::Failed, message).hint(hint).unclear())
 }
 
 /// Says why a turn was not ended.
@@ -114,23 +115,31 @@ pub fn turn_not_ended(fleet: &Fleet, text: &str, why: TurnNotEnded) -> Failure {
                 format!("{} is {}: no turn is running", name(&session), session.status.word());
             Failure::new(Kind::Failed, message).hint(no_turn_hint(&session))
         }
-        TurnNotEnded::Refused(session, why) => {
+        TurnNotEnded::Unknown(session, faults) => {
+            let why = session_reason_in_brackets(&session);
+            let message =
+                format!("whether {} has a running turn is not known{why}", name(&session));
+            let hint = format!("`agentctl why {}` shows what is known", session_word(&session));
+            Failure::new(Kind::Unanswered, message).hint(hint).beside(faults)
+        }
+        TurnNotEnded::FromAgent(session, answerer) => turn_refused(fleet, &session, &answerer),
+        TurnNotEnded::Refused { session, why, hint } => {
             let message = format!("the turn of {} was not ended: {why}", name(&session));
-            Failure::new(Kind::Refused, message).hint("`agentctl stop` ends the session")
+            let ends = || format!("`agentctl stop {}` ends the session", session_word(&session));
+            Failure::new(Kind::Refused, message).hint(hint.unwrap_or_else(ends))
         }
         TurnNotEnded::Unclear(session, why) => {
             let message =
                 format!("whether the turn of {} was ended is not known: {why}", name(&session));
-            Failure::new(Kind::Failed, message).hint("`agentctl status` shows what it does")
+            let hint = format!("`agentctl status {}` shows what it does", session_word(&session));
+            Failure::new(Kind::Failed, message).unclear().hint(hint)
         }
     }
 }
 
 fn no_turn_hint(session: &Session) -> String {
-    let pid = || session.pid.map(|pid| pid.to_string());
-    let id = session.id.clone().or_else(pid).unwrap_or_else(|| "ID".to_owned());
+    let id = session_word(session);
     match session.status {
-        Status::Unknown => format!("`agentctl why {id}` shows what is known"),
         status if status.is_live() => format!("`agentctl stop {id}` ends its process"),
         _ => format!("`agentctl send {id} \"MESSAGE\"` begins a turn"),
     }
@@ -138,4 +147,43 @@ fn no_turn_hint(session: &Session) -> String {
 
 fn name(session: &Session) -> String {
     full_name(session.adapter, session.id.as_deref(), session.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_no_record_holds_is_unclear_and_not_refused() {
+        let session = serde_json::json!({
+            "id": "a", "adapter": "demo", "root": "/r", "foreign_home": false, "native_key": null,
+            "status": "idle", "reason": null, "outcome": null, "pid": null, "processes": [],
+            "hosted": false, "cwd": null, "model": null, "title": null, "name": null, "prompt": null,
+            "started_at": null, "last_activity_at": null, "ended_at": null, "exit": null,
+            "ended_by": null, "tokens": null, "cost_usd": null, "group": null, "run": null,
+            "parent": null, "notes": [], "evidence": [],
+        });
+        let document = |confirmed: bool| -> SendDocument {
+            let document = serde_json::json!({
+                "schema_version": 1, "session": session, "message_id": "m", "how": "steered",
+                "taken": false, "confirmed": confirmed, "watched_ms": 5000, "faults": [],
+            });
+            serde_json::from_value(document).expect("a document")
+        };
+        assert!(unconfirmed(&document(true)).is_none());
+        let failure = unconfirmed(&document(false)).expect("a failure");
+        assert!(failure.is_unclear() && failure.message().contains("is not known"), "{failure}");
+        let session: Session = document(true).session;
+        let why = "its socket was closed".to_owned();
+        let fleet = Fleet::new(std::sync::Arc::new(host()), &[]);
+        let unclear = TurnNotEnded::Unclear(Box::new(session), why);
+        assert!(turn_not_ended(&fleet, "a", unclear).is_unclear());
+    }
+
+    fn host() -> agentctl_core::host::Host {
+        let kernel = agentctl_core::kernel::Kernel::open().expect("a kernel");
+        agentctl_core::host::Host::new("/home/ada", kernel, || {
+            agentctl_core::model::Time::from_millis(0).expect("a time")
+        })
+    }
 }

@@ -2,12 +2,20 @@
 
 use agentctl_core::ask::reason_text;
 use agentctl_core::model::{Exit, Fault, Session};
+use agentctl_core::text::shell_word;
 
 /// Returns the text by which every command accepts a session: its whole id, or `pid 6224`. A part of the id may
 /// fit other sessions too.
 #[must_use]
 pub fn session_name(session: &Session) -> String {
     id_or_pid(session.id.as_deref(), session.pid)
+}
+
+/// Returns the word of a shell command that names a session: its id, or its pid.
+#[must_use]
+pub fn session_word(session: &Session) -> String {
+    let pid = || session.pid.map(|pid| pid.to_string());
+    session.id.as_deref().map(shell_word).or_else(pid).unwrap_or_else(|| "ID".to_owned())
 }
 
 /// Returns the same for a session of which only its id or its pid is known.

@@ -38,7 +38,8 @@ pub enum FuseDaemon {
 
 impl FuseDaemon {
     /// Makes sure that a daemon runs.
-    fn ensure(host: &Host) -> Self {
+    #[must_use]
+    pub fn ensure(host: &Host) -> Self {
         if host.var(marks::NO_DAEMON).is_some() {
             return Self::Forbidden;
         }

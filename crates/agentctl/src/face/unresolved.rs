@@ -2,6 +2,7 @@
 
 use agentctl_core::ask::{Candidate, Fleet, NotOne, SessionOfWorktree};
 use agentctl_core::resolve::{HERE, PREFIX_CHARS};
+use agentctl_core::text::shell_word;
 
 use crate::failure::{Failure, Kind};
 use crate::text::{fit, one_line, with_tilde};
@@ -24,6 +25,23 @@ pub fn unresolved(fleet: &Fleet, text: &str, not_one: NotOne) -> Failure {
                 .beside(faults)
         }
     }
+}
+
+/// Returns the hint for a group that is not known: those that are.
+#[must_use]
+pub fn groups_hint(groups: impl IntoIterator<Item = String>) -> String {
+    let groups: Vec<String> = groups.into_iter().collect();
+    if groups.is_empty() {
+        "there is no group; `agentctl group ID GROUP` makes one".to_owned()
+    } else {
+        format!("groups: {}", groups.join(", "))
+    }
+}
+
+/// Says that there is no group with this name, and names those that are.
+#[must_use]
+pub fn no_group(group: &str, groups: impl IntoIterator<Item = String>) -> Failure {
+    Failure::new(Kind::NotFound, format!("there is no group `{group}`")).hint(groups_hint(groups))
 }
 
 fn no_session(fleet: &Fleet, text: &str) -> Failure {
@@ -52,7 +70,8 @@ fn no_session(fleet: &Fleet, text: &str) -> Failure {
         );
     }
     if fleet.host.cwd.join(text).is_dir() {
-        return failure.hint(format!("write `./{text}` for the directory"));
+        let directory = shell_word(&format!("./{text}"));
+        return failure.hint(format!("write `{directory}` for the directory"));
     }
     if text == "@last" {
         return failure.hint(
@@ -84,7 +103,8 @@ fn ambiguous(fleet: &Fleet, text: &str, candidates: &[Candidate]) -> Failure {
     let in_several_homes = candidates.iter().any(|c| c.in_several_homes) && text != HERE;
     if let Some(first) = candidates.first().filter(|_| in_several_homes) {
         let home = with_tilde(&fleet.host.home, &first.target.root);
-        return failure.hint(format!("name it by its pid, or with its home: `{text}@{home}`"));
+        let word = shell_word(&format!("{text}@{home}"));
+        return failure.hint(format!("name it by its pid, or with its home: `{word}`"));
     }
     if text == HERE {
         return failure.hint("name one of them, or `.` for the newest");

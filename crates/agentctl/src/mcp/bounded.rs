@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::limits::{MAX_MESSAGE_CHARS, MAX_TEXT_CHARS};
+use crate::face::hint_with_arguments;
 use crate::text::clean;
 
 /// Neutralises control and hidden characters in every text of a value, keys included: a model reads what a
@@ -90,14 +91,50 @@ pub(super) fn cut_error(mut value: Value) -> Value {
     value
 }
 
-/// Returns the hint of the command line with the words of this server: a client has tools and no commands.
-pub(super) fn hint_for_clients(hint: &str) -> String {
-    const WORDS: [(&str, &str); 3] = [
+/// The part of the hints that name the command which answers an ask.
+const ANSWERS: &str = "`agentctl answer ";
+
+/// Hints of the command line that mean something else here, each by a part of it, with the whole hint for a client.
+const OWN_HINTS: [(&str, &str); 13] = [
+    (ANSWERS, "`list_asks` shows it; a person answers it"),
+    ("it takes --", "`list_asks` shows its `choices` and `fields`"),
+    ("leave the id out", "`list_sessions` shows the ids"),
+    ("--force launches beside it", "name another directory with `cwd`, or set `worktree`"),
+    ("removes the lock; --force", "name another directory with `cwd`, or set `worktree`"),
+    ("`agentctl launch demo -p ", "`adapter` = `demo` needs none"),
+    ("`agentctl group ID ", "without `group` the sessions of all groups are listed"),
+    ("--when-idle", "`wait_for` waits until its turn is over"),
+    (
+        "`agentctl wait ",
+        "`wait_for` waits until it has ended, then `send` resumes it; `launch` with `keep` starts one that stays",
+    ),
+    ("`agentctl send --fork ", "`stop` ends it, then `send` resumes it"),
+    ("`launch --keep` starts", "`launch` with `keep` starts a session that takes messages"),
+    ("`agentctl logs` before", "it was sent once; look with `read_log` before you send it again"),
+    ("`agentctl list -a --adapter", "`list_sessions` with `all` and `adapter` lists its sessions"),
+];
+
+/// The flags of the command line that are arguments of `launch`.
+const ARGUMENTS: [&str; 7] = ["ask", "cwd", "group", "keep", "model", "name", "worktree"];
+
+/// Returns the hint of the command line with the words of this server, where a client has tools and no commands. `None`
+/// if it only names flags that no tool has. `offers_answer` says whether the server offers the tool `answer`.
+pub(super) fn hint_for_clients(hint: &str, offers_answer: bool) -> Option<String> {
+    const WORDS: [(&str, &str); 4] = [
         ("`agentctl list --all --since all`", "`list_sessions` with `since` = `all`"),
         ("`agentctl list --all`", "`list_sessions` with `all`"),
         ("`agentctl asks`", "`list_asks`"),
+        ("`agentctl launch demo`", "`adapter` = `demo`"),
     ];
-    WORDS.iter().fold(hint.to_owned(), |hint, (command, tool)| hint.replace(command, tool))
+    if offers_answer && hint.contains(ANSWERS) {
+        return Some("`list_asks` shows it; `answer` answers it".to_owned());
+    }
+    if let Some((_, told)) = OWN_HINTS.iter().find(|(part, _)| hint.contains(part)) {
+        return Some((*told).to_owned());
+    }
+    let hint =
+        WORDS.iter().fold(hint.to_owned(), |hint, (command, tool)| hint.replace(command, tool));
+    hint_with_arguments(&hint, &ARGUMENTS)
 }
 
 /// Replaces the arguments of a call by the beginning of their JSON if that is too long: they may have any shape.
@@ -116,6 +153,86 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_hint_names_tools_and_arguments_and_invites_no_answer() {
+        for (given, told) in [
+            (
+                "it takes --option 1, --option 2, --stop",
+                "`list_asks` shows its `choices` and `fields`",
+            ),
+            (
+                "`agentctl stop 1` ends it; --force launches beside it",
+                "name another directory with `cwd`, or set `worktree`",
+            ),
+            ("try again later; --force launches anyway", "try again later"),
+            ("choose another name, or another --worktree-dir", "choose another name"),
+            ("name another directory with --cwd", "name another directory with `cwd`"),
+            (
+                "`agentctl asks dbf81948` shows it in full; `agentctl answer dbf81948 --allow` or `--deny` answers it",
+                "`list_asks` shows it; a person answers it",
+            ),
+            ("`agentctl list --all` shows it", "`list_sessions` with `all` shows it"),
+            (
+                "install Claude Code, or try `agentctl launch demo`",
+                "install Claude Code, or try `adapter` = `demo`",
+            ),
+            (
+                "there is no group; `agentctl group ID GROUP` makes one",
+                "without `group` the sessions of all groups are listed",
+            ),
+            ("`agentctl stop 1 --force` ends it", "`agentctl stop 1 --force` ends it"),
+            (
+                "a person can launch it, or raise [limits] in the configuration of the first agent",
+                "a person can launch it, or raise [limits] in the configuration of the first agent",
+            ),
+            (
+                "a person answers with `agentctl answer`, or sets [answers] agents = \"others\" in the configuration",
+                "a person answers with `agentctl answer`, or sets [answers] agents = \"others\" in the configuration",
+            ),
+            (
+                "`agentctl wait 1` until it has ended, then `agentctl send 1`; `launch --keep` starts one that stays",
+                "`wait_for` waits until it has ended, then `send` resumes it; `launch` with `keep` starts one that stays",
+            ),
+            (
+                "`agentctl stop 1` first, or `agentctl send --fork 1` goes on in a copy",
+                "`stop` ends it, then `send` resumes it",
+            ),
+            (
+                "`launch --keep` starts a session that takes messages",
+                "`launch` with `keep` starts a session that takes messages",
+            ),
+        ] {
+            assert_eq!(hint_for_clients(given, false).as_deref(), Some(told));
+            let has_tool = told.replace("a person answers it", "`answer` answers it");
+            assert_eq!(hint_for_clients(given, true), Some(has_tool));
+        }
+        assert_eq!(hint_for_clients("without --strict it is a warning", true), None);
+    }
+
+    /// Returns the text of a source file, or of those of a folder.
+    fn source_text(path: &str) -> String {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        let Ok(entries) = std::fs::read_dir(&path) else {
+            return std::fs::read_to_string(&path).unwrap_or_default();
+        };
+        entries.flatten().filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+    }
+
+    /// A hint that is reworded elsewhere must be reworded here, too.
+    #[test]
+    fn every_part_of_a_hint_stands_in_the_program() {
+        let core = "../agentctl-core/src";
+        let words = ["src/face", &format!("{core}/adapters"), &format!("{core}/send.rs")]
+            .map(source_text)
+            .concat();
+        for (part, _) in OWN_HINTS {
+            // The flags of an ask are put in when the hint is made.
+            let source =
+                part.strip_suffix("--").map_or(part.to_owned(), |begin| format!("{begin}{{}}"));
+            assert!(words.contains(&source), "no hint has `{source}`");
+        }
+    }
 
     #[test]
     fn hidden_characters_become_visible_in_texts_and_keys() {

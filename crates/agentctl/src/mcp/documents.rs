@@ -53,6 +53,8 @@ pub(super) struct SessionsDocument {
     pub(super) truncated: bool,
     /// How many sessions there are.
     pub(super) total: usize,
+    /// Says where other sessions may be if there is none; null otherwise.
+    pub(super) hint: Option<String>,
     /// The sources that could not be asked: their sessions may be missing.
     pub(super) faults: Vec<Fault>,
 }
@@ -98,7 +100,8 @@ pub(super) struct WaitedDocument {
     pub(super) schema_version: u32,
     /// The condition is met.
     pub(super) reached: bool,
-    /// How the wait ended. `timed_out`: call the tool again. `blocked`: a human must answer first.
+    /// How the wait ended. `timed_out`: call the tool again. `blocked`: a session waits for a human (`asks`): the same
+    /// call ends at once until a person has answered. `missed`: the condition can no longer be met, or the turn failed.
     pub(super) end: End,
     /// The sessions as they were last seen, without the evidence of their statuses.
     pub(super) sessions: Vec<Session>,

@@ -39,8 +39,16 @@ impl Incoming {
         if let Ok(message) = serde_json::from_slice(bytes) {
             return Self::Message(Box::new(message));
         }
-        // A line that is no JSON is ignored, as the official libraries do.
-        let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return Self::Nothing };
+        let value = match serde_json::from_slice::<Value>(bytes) {
+            Ok(value) => value,
+            // Rubbish is ignored, as the official libraries do. A request may be no JSON to this parser only: half of
+            // a surrogate pair, deep nesting, a large number. Its client waits for an answer.
+            Err(why) => {
+                let answer =
+                    |id| Self::Wrong(error(Some(id), &format!("the line is no JSON: {why}")));
+                return id_at_beginning(bytes).map_or(Self::Nothing, answer);
+            }
+        };
         let id = value.get("id");
         let is_notification = id.is_none() && value.get("method").is_some_and(Value::is_string);
         if is_notification {
@@ -75,21 +83,24 @@ fn error(id: Option<Value>, why: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": error})
 }
 
-/// Returns the id of a request of which only the beginning is known: the value of `id` in the outermost object.
+/// Returns the id of a request of which only the beginning is known, or whose other parts are invalid: the value of `id`
+/// in the outermost object.
 fn id_at_beginning(bytes: &[u8]) -> Option<Value> {
+    let bytes = bytes.trim_ascii_start();
+    if !bytes.starts_with(b"{") {
+        return None;
+    }
     let (mut depth, mut at) = (0_usize, 0);
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.checked_sub(1)?,
             b'"' => {
-                let mut texts = serde_json::Deserializer::from_slice(&bytes[at..]).into_iter();
-                let text: String = texts.next()?.ok()?;
-                at += texts.byte_offset();
-                let rest = bytes.get(at..)?.trim_ascii_start();
-                if let Some(value) = rest.strip_prefix(b":")
+                let (text, rest) = bytes[at..].split_at(text_len(&bytes[at..])?);
+                at += text.len();
+                if let Some(value) = rest.trim_ascii_start().strip_prefix(b":")
                     && depth == 1
-                    && text == "id"
+                    && serde_json::from_slice::<String>(text).is_ok_and(|key| key == "id")
                 {
                     let mut values = serde_json::Deserializer::from_slice(value).into_iter();
                     return values.next()?.ok().filter(is_id);
@@ -103,12 +114,24 @@ fn id_at_beginning(bytes: &[u8]) -> Option<Value> {
     None
 }
 
+/// Returns how many bytes the text has that begins here, with its quotes. Its contents need not be valid.
+fn text_len(bytes: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answer(line: &str) -> Option<Value> {
-        match Incoming::of(&Line::Whole(line.as_bytes().to_vec())) {
+    fn answer(line: impl AsRef<[u8]>) -> Option<Value> {
+        match Incoming::of(&Line::Whole(line.as_ref().to_vec())) {
             Incoming::Wrong(answer) => Some(answer),
             Incoming::Message(_) | Incoming::Nothing => None,
         }
@@ -122,6 +145,32 @@ mod tests {
         assert_eq!(id(r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#), Some(Value::Null));
         assert_eq!(id("[]"), Some(Value::Null));
         for ignored in ["", "rubbish", "{", r#"{"method":"notifications/strange","params":5}"#] {
+            assert_eq!(answer(ignored), None, "{ignored}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_this_parser_refuses_is_answered_with_its_id() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for bad in
+            [r#""\ud83d""#.as_bytes(), deep.as_bytes(), b"1e999", b"\"\xff\"", b"\"\\x \\\" \""]
+        {
+            let request = [
+                br#"{"jsonrpc":"2.0","method":"tools/call","params":{"a":"#,
+                bad,
+                br#"},"id":"b"}"#,
+            ];
+            let answer = answer(request.concat()).expect("an answer");
+            assert_eq!(answer["id"], "b", "{answer}");
+            assert_eq!(answer["error"]["code"], INVALID_REQUEST, "{answer}");
+        }
+        for ignored in [
+            r#"rubbish {"id":1,}"#,
+            r#"["id":1"#,
+            r#"{"params":{"id":1},}"#,
+            r#"{"id"#,
+            r#"{"id":"\ud83d"}"#,
+        ] {
             assert_eq!(answer(ignored), None, "{ignored}");
         }
     }

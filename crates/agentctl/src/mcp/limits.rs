@@ -9,7 +9,7 @@ use crate::failure::{Failure, Kind};
 
 /// Longest text of a client that an error repeats.
 pub(super) const MAX_ECHO_BYTES: usize = 200;
-/// Resident memory above which free memory is given back after a call.
+/// Resident memory above which free memory is given back after a call, and again once the server is at rest.
 pub(super) const MAX_FREE_MEMORY_BYTES: u64 = 20 << 20;
 /// Longest line of a client.
 pub(super) const MAX_LINE_BYTES: usize = 4 << 20;
@@ -41,6 +41,8 @@ const MAX_ORDERS: usize = 8;
 const MAX_WAITS: usize = 64;
 /// How long a thread without work stays: its stack is given back with it.
 pub(super) const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// How long after the last call the server is at rest: the threads of that call have ended and freed their memory.
+pub(super) const REST: Duration = Duration::from_millis(1200);
 /// Threads for questions, orders, waits and the two standard streams.
 pub(super) const MAX_THREADS: usize = MAX_QUESTIONS + MAX_ORDERS + MAX_WAITS + 8;
 

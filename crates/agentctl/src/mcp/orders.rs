@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{
     AnswerDocument, AnswerRequest, AsksRequest, Fleet, LaunchDocument, LaunchOptions,
     LaunchRequest, LaunchSubject, NotStarted, PromptContext, SendRequest, StopDocument,
@@ -13,13 +12,13 @@ use agentctl_core::worktrees::make;
 
 use super::caller::{check_not_above, check_runs_not_above};
 use super::documents::SentDocument;
-use super::requests::{LaunchAgent, SendMessage, StopSessions};
+use super::requests::{LaunchAgent, SendMessage, StopSessions, named_directory};
 use super::scope::Scope;
 use super::tools::{Answered, Cancelled};
 use super::{Shared, limits};
 use crate::face::{
-    not_answered, not_made, not_sent, not_started, refused_word, stop_failure, stop_kind,
-    unconfirmed, unresolved,
+    launch_with_notes, not_answered, not_made, not_sent, not_started, refused_word, stop_failure,
+    stop_kind, unconfirmed, unresolved,
 };
 use crate::failure::{Failure, Kind};
 
@@ -50,7 +49,7 @@ pub(super) fn launch(
         options: LaunchOptions {
             model: request.model,
             group: request.group,
-            permissions: Some(permissions(shared, request.permissions.map(Into::into))),
+            permissions: shared.loaded.permissions_from_afar(request.permissions.map(Into::into)),
             ask_ms: request
                 .ask
                 .then(|| u64::try_from(defaults.ask.as_millis()).unwrap_or(u64::MAX)),
@@ -66,7 +65,7 @@ fn start(
     fleet: &Fleet,
     launch: &LaunchRequest,
 ) -> Result<LaunchDocument, Failure> {
-    let launched = fleet.launch(launch, &shared.loaded.defaults, &mut |_| ());
+    let launched = launch_with_notes(fleet, launch, &shared.loaded.defaults);
     launched.map_err(|why| match why {
         NotStarted::Words(why) => refused_word_in_scope(&shared.scope, &why),
         why => not_started(fleet, why),
@@ -84,22 +83,14 @@ fn refused_word_in_scope(scope: &Scope, why: &WordRefusal) -> Failure {
     Failure::new(Kind::Refused, message).hint("choose another name")
 }
 
-/// Returns the permissions of an agent that is launched from here: the configured ones, but never all.
-fn permissions(shared: &Shared, wanted: Option<Permissions>) -> Permissions {
-    match wanted.unwrap_or(shared.loaded.defaults.permissions) {
-        Permissions::Bypass => Permissions::Default,
-        permissions => permissions,
-    }
-}
-
 /// Returns the directory of a launch; a failure if it is outside of the scope.
 fn directory(
     shared: &Shared,
     fleet: &Fleet,
     cwd: Option<&str>,
 ) -> Result<Option<PathBuf>, Failure> {
-    let Some(scope) = shared.scope.directory() else { return Ok(cwd.map(PathBuf::from)) };
-    let path = fleet.host.cwd.join(cwd.unwrap_or_default());
+    let path = named_directory(&fleet.host, cwd.unwrap_or_default());
+    let Some(scope) = shared.scope.directory() else { return Ok(cwd.map(|_| path)) };
     let real = std::fs::canonicalize(&path).unwrap_or(path);
     if shared.scope.admits(real.to_str()) {
         return Ok(Some(real));
@@ -180,7 +171,7 @@ fn resume(
         look: true,
         worktree: None,
         options: LaunchOptions {
-            permissions: Some(permissions(shared, None)),
+            permissions: shared.loaded.permissions_from_afar(None),
             ..LaunchOptions::default()
         },
     };

@@ -1,19 +1,21 @@
 //! The tools that only read. Each asks one question of the fleet.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use agentctl_core::ask::{AsksRequest, WaitDocument, WaitRequest, WaitTarget, WhyDocument};
+use agentctl_core::ask::{AsksRequest, Fleet, WaitDocument, WaitRequest, WaitTarget, WhyDocument};
+use agentctl_core::fleet::Query;
 use agentctl_core::model::{Ask, SCHEMA_VERSION, Session};
 use agentctl_core::wait::{End, Quorum};
 
 use super::documents::{
     AskListDocument, LogDocument, SessionDocument, SessionsDocument, WaitedDocument,
 };
-use super::requests::{GetSession, ListAsks, ListSessions, ReadLog, WaitFor};
+use super::requests::{GetSession, ListAsks, ListSessions, ReadLog, WaitFor, groups_since_ms};
 use super::tools::{Answered, Cancelled};
 use super::{Shared, limits, log_page};
-use crate::face::{not_waited, session_list, unresolved};
+use crate::face::{no_group, not_waited, session_list, unresolved};
 use crate::failure::{Failure, Kind};
 
 /// `list_sessions`: the question of `agentctl list`.
@@ -25,7 +27,8 @@ pub(super) fn list_sessions(
     let limit =
         limits::count("limit", request.limit, (limits::USUAL_SESSIONS, limits::MAX_SESSIONS))?;
     let fleet = shared.loaded.fleet();
-    let rows = session_list(&fleet, &request.query(&fleet)?).rows;
+    let query = request.query(&fleet)?;
+    let rows = session_list(&fleet, &query).rows;
     let mut faults = rows.faults.clone();
     faults.extend(shared.loaded.source_faults());
     let faults = shared.scope.faults(faults);
@@ -37,10 +40,40 @@ pub(super) fn list_sessions(
             sessions.push(shared.scope.shown(without_evidence(session)));
         }
     }
+    // A directory that is gone may still have sessions. Of one outside of the scope nothing is said.
+    if let Some(cwd) = query.cwd.as_deref().filter(|cwd| total == 0 && !Path::new(cwd).is_dir())
+        && shared.scope.admits(Some(cwd))
+    {
+        let failure = Failure::new(Kind::Usage, format!("`cwd`: there is no directory {cwd}"));
+        return Err(failure.hint("without `cwd` the sessions of all directories are listed"));
+    }
+    if let (0, true, Some(group)) = (total, faults.is_empty(), query.group.as_deref()) {
+        check_group(shared, &fleet, group, groups_since_ms(&fleet, &query)?)?;
+    }
+    let hint = (total == 0 && request.leaves_out_ended())
+        .then(|| "only live sessions were looked at; `all` adds those that have ended".to_owned());
     let truncated = total > sessions.len();
-    let document =
-        SessionsDocument { schema_version: SCHEMA_VERSION, sessions, truncated, total, faults };
+    let schema_version = SCHEMA_VERSION;
+    let document = SessionsDocument { schema_version, sessions, truncated, total, hint, faults };
     Ok(document.into())
+}
+
+/// Fails if there is no group with this name. Of a group that has sessions only outside of the scope nothing is said.
+fn check_group(
+    shared: &Shared,
+    fleet: &Fleet,
+    group: &str,
+    since_ms: Option<i64>,
+) -> Result<(), Failure> {
+    let groups = if shared.scope.directory().is_none() {
+        fleet.known_groups(since_ms)
+    } else {
+        let query = Query { all: true, since_ms, ..Query::default() };
+        let rows = session_list(fleet, &query).rows;
+        let admitted = rows.iter().filter(|session| shared.scope.admits(session.cwd.as_deref()));
+        admitted.filter_map(|session| session.group).collect()
+    };
+    if groups.contains(group) { Ok(()) } else { Err(no_group(group, groups)) }
 }
 
 fn without_evidence(mut session: Session) -> Session {

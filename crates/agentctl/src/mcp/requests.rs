@@ -1,8 +1,11 @@
 //! The arguments of the tools. Their schemas are generated from these types.
 
+use std::path::{Path, PathBuf};
+
 use agentctl_core::adapters::control::Permissions;
 use agentctl_core::ask::{Fleet, WorktreeRequest};
 use agentctl_core::fleet::Query;
+use agentctl_core::host::Host;
 use agentctl_core::model::{Status, Time};
 use agentctl_core::wait::Until;
 use schemars::JsonSchema;
@@ -19,7 +22,7 @@ pub(super) struct ListSessions {
     pub(super) status: Vec<Status>,
     /// Only sessions of this agent, for example `claude-code`, `codex` or `opencode`.
     pub(super) adapter: Option<String>,
-    /// Only sessions in exactly this directory.
+    /// Only sessions in exactly this directory; `~/` begins with your home.
     pub(super) cwd: Option<String>,
     /// Only sessions of this group.
     pub(super) group: Option<String>,
@@ -33,6 +36,11 @@ pub(super) struct ListSessions {
 }
 
 impl ListSessions {
+    /// Says whether sessions that have ended are left out, although they may have been meant.
+    pub(super) fn leaves_out_ended(&self) -> bool {
+        !self.all && self.since.is_none() && self.status.is_empty()
+    }
+
     /// Returns the query of `agentctl list` with the same options.
     pub(super) fn query(&self, fleet: &Fleet) -> Result<Query, Failure> {
         let ended = self.status.iter().any(|status| !status.is_live());
@@ -41,7 +49,7 @@ impl ListSessions {
         let since_ms = if all { since_time(fleet, since)?.map(Time::millis) } else { None };
         let adapter = self.adapter.as_deref().map(|name| adapter(fleet, name)).transpose()?;
         let cwd = self.cwd.as_deref().map(|cwd| {
-            let path = fleet.host.cwd.join(cwd);
+            let path = named_directory(&fleet.host, cwd);
             std::fs::canonicalize(&path).unwrap_or(path).to_string_lossy().into_owned()
         });
         Ok(Query {
@@ -54,6 +62,18 @@ impl ListSessions {
             ..Query::default()
         })
     }
+}
+
+/// Returns the time since which groups of ended sessions are looked for: the usual one, or an earlier one of the query;
+/// `None` for all time.
+pub(super) fn groups_since_ms(fleet: &Fleet, query: &Query) -> Result<Option<i64>, Failure> {
+    let usual = since_time(fleet, USUAL_HISTORY)?.map(Time::millis);
+    Ok(if query.all { usual.min(query.since_ms) } else { usual })
+}
+
+/// Returns the directory that a request names: `~` is the home, anything else begins where this server runs.
+pub(super) fn named_directory(host: &Host, text: &str) -> PathBuf {
+    host.cwd.join(host.expanded(Path::new(text)))
 }
 
 fn since_time(fleet: &Fleet, text: &str) -> Result<Option<Time>, Failure> {
@@ -100,7 +120,7 @@ pub(super) struct ReadLog {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WaitCondition {
-    /// The turn is over, or a human is needed.
+    /// The turn is over. A session that waits for a human ends the wait without it (`end` = `blocked`).
     #[default]
     TurnOver,
     /// It works on a turn.
@@ -141,7 +161,7 @@ pub(super) struct WaitFor {
     /// Wait for one of the sessions instead of all of them.
     #[serde(default)]
     pub(super) any: bool,
-    /// How long to wait: 1 to 50 seconds, default 50. Call the tool again to wait longer.
+    /// How long to wait: 1 to 50 seconds, default 50. Call the tool again after `end` = `timed_out` to wait longer.
     #[serde(default)]
     #[schemars(range(min = 1, max = 50))]
     pub(super) seconds: Option<u64>,
@@ -183,7 +203,7 @@ pub(super) struct LaunchAgent {
     /// The agent, for example `claude-code` or `codex`; without it the configured one, else the first installed.
     #[serde(default)]
     pub(super) adapter: Option<String>,
-    /// The directory in which it works; without it the directory of this server.
+    /// The directory in which it works; `~/` begins with your home. Without it the directory of this server.
     #[serde(default)]
     pub(super) cwd: Option<String>,
     /// A name for the session.

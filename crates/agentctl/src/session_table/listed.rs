@@ -51,7 +51,7 @@ const GROUP: &str = "GROUP";
 
 impl Default for ListWidths {
     fn default() -> Self {
-        Self::of(&[])
+        Self::of([])
     }
 }
 
@@ -145,28 +145,29 @@ impl ListedRow {
 impl ListWidths {
     /// Returns the widest cell of each column of these rows.
     #[must_use]
-    pub fn of(rows: &[ListedRow]) -> Self {
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a ListedRow>) -> Self {
         // Ages have at most four characters.
         let mut widths = HEADER.map(columns);
-        let mut has_names = false;
+        let (mut has_names, mut group) = (false, 0);
         for row in rows {
             has_names |= !row.cells[NAME].is_empty();
             for (width, cell) in widths.iter_mut().zip(&row.cells) {
                 *width = (*width).max(columns(cell));
             }
+            if let Some(name) = row.group.as_deref() {
+                group = group.max(columns(name)).max(GROUP.len());
+            }
         }
         if !has_names {
             widths[NAME] = 0;
         }
-        let groups = rows.iter().filter_map(|row| row.group.as_deref());
-        let group = groups.map(|group| columns(group).max(GROUP.len())).max().unwrap_or(0);
         Self { cells: widths, group }
     }
 
     /// Returns the widths with room for one more row.
     #[must_use]
     pub fn with(self, row: &ListedRow) -> Self {
-        let row = Self::of(std::slice::from_ref(row));
+        let row = Self::of([row]);
         let cells = std::array::from_fn(|at| self.cells[at].max(row.cells[at]));
         Self { cells, group: self.group.max(row.group) }
     }

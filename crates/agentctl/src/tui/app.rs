@@ -1,6 +1,7 @@
 //! The state of `top`, and how each message changes it. Nothing here reads a clock, a file or a terminal: the
 //! time is handed in, and orders are returned as actions.
 
+mod ask_keys;
 mod asking;
 mod detail;
 mod leaving;
@@ -101,7 +102,16 @@ pub(crate) struct OrderResult {
     /// The order.
     pub(crate) order: Order,
     /// The result.
-    pub(crate) lines: Result<Vec<String>, Vec<String>>,
+    pub(crate) lines: Result<Vec<String>, FailedOrder>,
+}
+
+/// The failure of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FailedOrder {
+    /// Its sentences.
+    pub(crate) lines: Vec<String>,
+    /// The order may have been carried out.
+    pub(crate) is_unclear: bool,
 }
 
 /// Something that happened.
@@ -109,6 +119,9 @@ pub(crate) struct OrderResult {
 pub(crate) enum Message {
     /// A key.
     Key(Key),
+    /// Escape and a key that came together: two keys on a slow line, or this key with Alt. Terminals send the same
+    /// bytes for both.
+    AfterEscape(Key),
     /// Pasted text.
     Paste(String),
     /// A click of the mouse on this line.
@@ -286,11 +299,12 @@ impl App {
     /// Takes note of a message, and returns what is to be done.
     pub(crate) fn update(&mut self, message: Message, clock: Clock) -> Vec<Action> {
         self.now = clock.now;
-        let place = self.ask_place();
+        let (place, focus) = (self.ask_place(), self.focus);
         let is_key = matches!(message, Message::Key(_));
         let mut actions = Vec::new();
         match message {
             Message::Leave => return vec![Action::Leave],
+            Message::AfterEscape(key) => return self.key_after_escape(key, clock),
             Message::Key(key) => self.key(key, clock, &mut actions),
             Message::Paste(text) => self.paste(&text),
             Message::Click(line) => self.click(line),
@@ -315,6 +329,9 @@ impl App {
             Message::NewLook => {}
         }
         self.show_ask(clock);
+        if focus == Focus::Ask && self.focus != Focus::Ask {
+            self.rewind_ask();
+        }
         self.lay_out();
         self.note_ask_place(place, is_key, clock);
         self.read_details(&mut actions);
@@ -479,16 +496,40 @@ impl App {
     }
 
     fn lay_out(&mut self) {
+        if self.ask.is_none() && self.focus == Focus::Ask {
+            self.focus = Focus::List;
+            self.is_zoomed = false;
+        }
+        let needs = self.needs();
+        self.layout = Layout::of(self.size, &needs);
+        let is_key_hidden =
+            self.layout.is_some_and(|layout| layout.ask_keys.height < needs.ask_keys);
+        // The keys have the same lines whatever the length of the text is.
+        if is_key_hidden
+            && self.focus == Focus::Ask
+            && self.ask.as_mut().is_some_and(ShownAsk::add_rules)
+        {
+            self.layout = Layout::of(self.size, &self.needs());
+        }
+        let help_height = usize::from(self.size.1.saturating_sub(1)).max(1);
+        let last_help = help_lines().saturating_sub(help_height);
+        self.help = self.help.map(|first| first.min(last_help));
+        let layout = self.layout.unwrap_or_default();
+        self.list.scroll_to_selection(usize::from(layout.list.height));
+        self.page.clamp(usize::from(layout.detail.height));
+        if let Some(shown) = &mut self.ask {
+            shown.clamp(usize::from(layout.ask.height));
+        }
+    }
+
+    /// Returns the lines that the panes have to show.
+    fn needs(&mut self) -> Needs {
         let width = self.text_width();
         let footer = self.notice_lines().len() + usize::from(self.typed.is_some());
         if let Some(shown) = &mut self.ask {
             shown.lay_out(&self.home, width, self.charset);
         }
-        if self.ask.is_none() && self.focus == Focus::Ask {
-            self.focus = Focus::List;
-            self.is_zoomed = false;
-        }
-        let needs = Needs {
+        Needs {
             rows: self.list.shown.len(),
             warning: u16::from(!self.warnings.is_empty()),
             ask: self.ask.as_ref().map(|shown| shown.lines.len()),
@@ -497,16 +538,6 @@ impl App {
             focus: self.focus,
             is_zoomed: self.is_zoomed,
             is_ask_detail: self.detail == Detail::Ask && self.ask.is_some(),
-        };
-        let help_height = usize::from(self.size.1.saturating_sub(1)).max(1);
-        let last_help = help_lines().saturating_sub(help_height);
-        self.help = self.help.map(|first| first.min(last_help));
-        self.layout = Layout::of(self.size, &needs);
-        let layout = self.layout.unwrap_or_default();
-        self.list.scroll_to_selection(usize::from(layout.list.height));
-        self.page.clamp(usize::from(layout.detail.height));
-        if let Some(shown) = &mut self.ask {
-            shown.clamp(usize::from(layout.ask.height));
         }
     }
 }

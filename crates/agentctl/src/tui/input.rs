@@ -82,8 +82,10 @@ fn first(bytes: &[u8]) -> First {
         [b'\x1b', b'[', ..] => control_sequence(bytes),
         [b'\x1b', b'O', last, ..] => First::Whole(3, letter_key(last).map(Message::Key)),
         [b'\x1b', b']' | b'P' | b'X' | b'^' | b'_', ..] => string_sequence(bytes),
-        // A key with Alt.
         [b'\x1b', ..] => match first(&bytes[1..]) {
+            First::Whole(count, Some(Message::Key(key))) => {
+                First::Whole(count + 1, Some(Message::AfterEscape(key)))
+            }
             First::Whole(count, _) => First::Whole(count + 1, None),
             other => other,
         },
@@ -248,9 +250,7 @@ mod tests {
     #[test]
     fn nothing_of_another_sequence_is_taken_for_a_key() {
         for bytes in [
-            &b"\x1ba"[..],
-            b"\x1b\xc3\xa9",
-            b"\x1b[[A",
+            &b"\x1b[[A"[..],
             b"\x1b[?1;2c",
             b"\x1b[12;34R",
             b"\x1b[I",
@@ -269,6 +269,22 @@ mod tests {
             assert_eq!(read(bytes), "[]", "{}", bytes.escape_ascii());
         }
         assert_eq!(read(b"\xc3a"), keys(&[Key::Char('a')]), "a broken character ends itself only");
+    }
+
+    #[test]
+    fn a_key_right_after_escape_is_not_lost() {
+        for (bytes, wanted) in [
+            (&b"\x1b/s"[..], "[AfterEscape(Char('/')), Key(Char('s'))]"),
+            (b"\x1b\xc3\xa9", "[AfterEscape(Char('é'))]"),
+            (b"\x1b\r", "[AfterEscape(Enter)]"),
+            (b"\x1b\x1b/", "[Key(Escape), AfterEscape(Char('/'))]"),
+        ] {
+            assert_eq!(read(bytes), wanted, "{}", bytes.escape_ascii());
+            let mut input = Input::default();
+            let one_by_one: Vec<Message> =
+                bytes.iter().flat_map(|byte| input.take(&[*byte])).collect();
+            assert_eq!(format!("{one_by_one:?}"), wanted, "{}", bytes.escape_ascii());
+        }
     }
 
     #[test]

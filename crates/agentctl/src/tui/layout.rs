@@ -6,6 +6,8 @@ use super::keys::Focus;
 pub(crate) const MIN_COLUMNS: u16 = 30;
 /// The fewest lines that anything is drawn on.
 pub(crate) const MIN_LINES: u16 = 6;
+/// A detail with fewer lines shows nothing useful.
+const MIN_DETAIL: u16 = 2;
 /// With fewer lines either the list or the detail is shown.
 const BOTH_LINES: u16 = 12;
 
@@ -82,13 +84,25 @@ impl Layout {
         let shows_detail = lines >= BOTH_LINES || needs.is_zoomed || needs.focus != Focus::List;
         let shows_list = !needs.is_zoomed && (lines >= BOTH_LINES || needs.focus == Focus::List);
         let rows = u16::try_from(needs.rows.max(2)).unwrap_or(u16::MAX);
-        let list = match (shows_list, shows_detail) {
+        let mut list = match (shows_list, shows_detail) {
             (false, _) => 0,
             (true, false) => body - 1,
             (true, true) => rows.min((body * 4 / 10).max(3)),
         };
         let heading = u16::from(shows_list);
         let warning = if shows_list && shows_detail { needs.warning } else { 0 };
+        let mut bar = u16::from(shows_detail);
+        if let (Focus::Ask, Some(ask)) = (needs.focus, wanted_lines(needs)) {
+            // An ask that is read gets the lines that it lacks: the bar of a detail without lines, then those of the
+            // list but the selection.
+            let content = body.saturating_sub(heading + list + warning + bar);
+            let detail = if needs.is_ask_detail { 0 } else { MIN_DETAIL };
+            if content < ask.saturating_add(detail) {
+                let missing = ask.saturating_sub(content + bar);
+                list -= missing.min(list.saturating_sub(1));
+                bar = 0;
+            }
+        }
         let mut layout = Self {
             header: take(1),
             heading: take(heading),
@@ -97,8 +111,8 @@ impl Layout {
             ..Self::default()
         };
         if shows_detail {
-            layout.bar = take(1);
-            let content = body.saturating_sub(heading + list + warning + 1);
+            layout.bar = take(bar);
+            let content = body.saturating_sub(heading + list + warning + bar);
             let ask = ask_lines(content, needs);
             layout.detail = take(content - ask);
             layout.ask_bar = take(ask.min(1));
@@ -118,19 +132,24 @@ fn most_footer_lines(lines: u16) -> u16 {
     if lines < BOTH_LINES { lines.saturating_sub(4) } else { (lines / 2).min(lines - PANES) }
 }
 
+/// Returns how many lines the ask has with its name and its keys; `None` without one.
+fn wanted_lines(needs: &Needs) -> Option<u16> {
+    let text = u16::try_from(needs.ask?).unwrap_or(u16::MAX);
+    Some(text.saturating_add(1 + needs.ask_keys))
+}
+
 /// Returns how many of the lines of the detail the ask gets.
 fn ask_lines(content: u16, needs: &Needs) -> u16 {
-    /// A detail with fewer lines shows nothing useful.
-    const MIN_DETAIL: u16 = 2;
-    let Some(text) = needs.ask else { return 0 };
+    let Some(wanted) = wanted_lines(needs) else { return 0 };
     if needs.is_ask_detail {
         return content;
     }
-    let text = u16::try_from(text).unwrap_or(u16::MAX);
-    let wanted = text.saturating_add(1 + needs.ask_keys);
     let most = match needs.focus {
         Focus::Ask => content,
-        Focus::List | Focus::Detail => (content * 6 / 10).max(content.min(4)),
+        Focus::List => (content * 6 / 10).max(content.min(4)),
+        Focus::Detail => {
+            (content * 6 / 10).max(content.min(4)).min(content.saturating_sub(MIN_DETAIL))
+        }
     };
     let ask = wanted.min(most);
     if content - ask < MIN_DETAIL && needs.focus == Focus::Ask { content } else { ask }
@@ -205,8 +224,11 @@ mod tests {
         }
         assert!(next <= layout.footer.top, "{lines} {needs:?} {layout:?}");
         assert_eq!(layout.footer.top + layout.footer.height, lines);
-        if needs.focus == Focus::Ask && needs.ask.is_some() && lines >= 8 {
+        let (true, Some(text)) = (needs.focus == Focus::Ask, needs.ask) else { return };
+        if lines >= 8 {
             assert!(layout.ask.height > 0, "{lines} {needs:?} {layout:?}");
         }
+        let is_cut = usize::from(layout.ask.height) < text;
+        assert!(!is_cut || layout.list.height <= 1, "{lines} {needs:?} {layout:?}");
     }
 }

@@ -11,10 +11,11 @@ use agentctl_core::model::Reply;
 use agentctl_core::stop::StopOptions;
 
 use super::World;
-use super::app::{Message, Order, OrderResult};
+use super::app::{FailedOrder, Message, Order, OrderResult};
 use crate::face::{
-    answered_line, launch_remark, not_answered, not_sent, not_started, sent_line, stop_failure,
-    stop_lines, survivor_lines, turn_ended_line, turn_not_ended, unconfirmed, unresolved,
+    answered_line, idle_fuse, launch_remark, not_answered, not_sent, not_started, sent_line,
+    stop_failure, stop_lines, survivor_lines, turn_ended_line, turn_not_ended, unconfirmed,
+    unresolved,
 };
 use crate::failure::Failure;
 
@@ -34,7 +35,7 @@ impl Orders {
     pub(crate) fn start(&self, order: Order) {
         let (world, messages) = (self.world.clone(), self.messages.clone());
         std::thread::spawn(move || {
-            let lines = carry_out(&world, &order).map_err(|failure| sentences(&failure));
+            let lines = carry_out(&world, &order).map_err(|failure| failed(&failure));
             let _unheard = messages.send(Message::Done(OrderResult { order, lines }));
         });
     }
@@ -51,10 +52,10 @@ fn carry_out(world: &World, order: &Order) -> Result<Vec<String>, Failure> {
 }
 
 /// Returns a failure as the command line prints it.
-fn sentences(failure: &Failure) -> Vec<String> {
+fn failed(failure: &Failure) -> FailedOrder {
     let mut lines = vec![format!("error: {}", failure.message())];
     lines.extend(failure.first_hint().map(|hint| format!("hint: {hint}")));
-    lines
+    FailedOrder { lines, is_unclear: failure.is_unclear() }
 }
 
 fn answer(fleet: &Fleet, ask: &str, reply: &Reply) -> Result<Vec<String>, Failure> {
@@ -101,6 +102,9 @@ fn resume(world: &World, session: &str, text: &str) -> Result<Vec<String>, Failu
     let launched = world.fleet.launch(&request, &world.defaults, &mut |news| match news {
         LaunchNews::HookFailed(why) => lines.push(format!("the on-create hook failed: {why}")),
         LaunchNews::Started { .. } | LaunchNews::FirstInstalled { .. } => {}
+        LaunchNews::IdleFuse { id, idle_ms, set } => {
+            lines.extend(idle_fuse(&world.fleet, (id, idle_ms), set).line.map(|line| line.text));
+        }
         news => lines.extend(launch_remark(&news)),
     });
     let document = launched.map_err(|why| not_started(&world.fleet, why))?;

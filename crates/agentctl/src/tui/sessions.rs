@@ -90,11 +90,10 @@ impl Sessions {
         wanted: &Mutex<Query>,
         (newest, messages): (&NewestLook, &Sender<Message>),
     ) -> io::Result<()> {
-        let mut shown: Option<Rows> = None;
         let mut changes = ListChanges::default();
         let mut query = wanted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         loop {
-            let look = match self.stream.next_item(shown.as_ref())? {
+            let look = match self.stream.next_item()? {
                 ListItem::Closed => return Ok(()),
                 ListItem::Nothing => continue,
                 ListItem::Look => None,
@@ -104,7 +103,6 @@ impl Sessions {
                     if self.is_notified {
                         self.notify(screen, &changes)?;
                     }
-                    shown = Some(rows);
                     Some(look)
                 }
             };

@@ -12,8 +12,11 @@ use crate::face::{Line, Talk, TalkGrowth, TalkPage, View, local_date};
 
 /// A conversation is watched once it was selected for this long: who moves through the list opens no watches.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Longest time between two reads, for file systems without events and for servers.
+/// Time between two reads after a change, for file systems without events and for servers. It doubles with each read that
+/// finds nothing.
 const SAFETY_INTERVAL: Duration = Duration::from_secs(5);
+/// Longest time between two reads.
+const MAX_SAFETY_INTERVAL: Duration = Duration::from_secs(40);
 /// A conversation that is not written yet is looked for this often.
 const UNWRITTEN_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -74,12 +77,13 @@ impl Drop for WatchEnd {
 impl TalkThread {
     fn run(&self, wakes: &Receiver<Wake>) {
         let mut followed: Option<Followed> = None;
+        let mut safety_interval = SAFETY_INTERVAL;
         loop {
             let wait = match &followed {
                 None => Duration::MAX,
                 Some(followed) if followed.talk.is_none() => UNWRITTEN_INTERVAL,
                 Some(followed) if followed.watch.is_none() => SETTLE,
-                Some(_) => SAFETY_INTERVAL,
+                Some(_) => safety_interval,
             };
             match wakes.recv_timeout(wait) {
                 Ok(Wake::Read(request)) => {
@@ -91,13 +95,22 @@ impl TalkThread {
                     let request = newest.last().unwrap_or(request);
                     drop(followed.take());
                     followed = Some(self.begin(request));
+                    safety_interval = SAFETY_INTERVAL;
                 }
-                Ok(Wake::Changed) => self.go_on(followed.as_mut()),
+                Ok(Wake::Changed) => {
+                    self.go_on(followed.as_mut());
+                    safety_interval = SAFETY_INTERVAL;
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     if let Some(followed) = &mut followed {
                         self.settle(followed);
                     }
-                    self.go_on(followed.as_mut());
+                    let has_grown = self.go_on(followed.as_mut());
+                    safety_interval = if has_grown {
+                        SAFETY_INTERVAL
+                    } else {
+                        (safety_interval * 2).min(MAX_SAFETY_INTERVAL)
+                    };
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -152,11 +165,11 @@ impl TalkThread {
         followed.watch = Some(WatchEnd(is_over));
     }
 
-    /// Shows the growth of the conversation, or all of it if it was written anew.
-    fn go_on(&self, followed: Option<&mut Followed>) {
-        let Some(Followed { request, talk: Some(talk), .. }) = followed else { return };
+    /// Shows the growth of the conversation, or all of it if it was written anew. Says whether anything was new.
+    fn go_on(&self, followed: Option<&mut Followed>) -> bool {
+        let Some(Followed { request, talk: Some(talk), .. }) = followed else { return true };
         match talk.grow() {
-            Ok(TalkGrowth::Nothing) => {}
+            Ok(TalkGrowth::Nothing) => return false,
             Ok(TalkGrowth::Lines(lines)) => self.send(request, false, Ok(lines)),
             Ok(TalkGrowth::Anew(page)) => {
                 let lines = page_lines(talk, page);
@@ -164,6 +177,7 @@ impl TalkThread {
             }
             Err(error) => self.send(request, false, Err(error.to_string())),
         }
+        true
     }
 
     fn send(&self, request: &TalkRequest, is_whole: bool, lines: Result<Vec<Line>, String>) {

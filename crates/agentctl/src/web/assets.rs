@@ -12,15 +12,59 @@ pub struct Asset {
 }
 
 impl Asset {
-    /// Returns what browsers get: a script without its comments, no file with its indentation.
+    /// Returns what browsers get: a script without its comments and without semicolons that the end of the line
+    /// implies, and without the spaces around its signs; a style on one line; no file with its indentation.
     #[must_use]
     pub fn sent(&self) -> String {
         let is_script = self.kind == SCRIPT;
         let lines = self.text.lines().map(str::trim_start);
         let is_left_out = |line: &str| line.is_empty() || is_script && line.starts_with("//");
-        let lines = lines.filter(|line| !is_left_out(line));
-        lines.flat_map(|line| [line, "\n"]).collect()
+        let mut lines = lines.filter(|line| !is_left_out(line)).peekable();
+        let end = if self.kind == STYLE { "" } else { "\n" };
+        let mut sent = String::new();
+        while let Some(line) = lines.next() {
+            // A line that begins with a word or a brace cannot continue the statement before it.
+            let next = lines.peek().and_then(|next| next.chars().next());
+            let is_new = next.is_none_or(|first| first.is_ascii_alphabetic() || first == '}');
+            let line = line.strip_suffix(';').filter(|_| is_script && is_new).unwrap_or(line);
+            if is_script {
+                sent.push_str(&without_spaces(line));
+            } else {
+                sent.push_str(line);
+            }
+            sent.push_str(end);
+        }
+        sent
     }
+}
+
+/// Returns a line of a script without the spaces around its signs. A line with a template, a regular expression or a
+/// comment stays as it is: their parts are no code.
+fn without_spaces(line: &str) -> String {
+    const SIGNS: &str = ",:;?=>{}()[]&|";
+    let mut sent = String::with_capacity(line.len());
+    let (mut quote, mut is_escaped) = (None, false);
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match quote {
+            Some(_) if is_escaped => is_escaped = false,
+            Some(end) => {
+                is_escaped = c == '\\';
+                quote = Some(end).filter(|end| c != *end);
+            }
+            None if matches!(c, '`' | '/') => return line.to_owned(),
+            None if matches!(c, '"' | '\'') => quote = Some(c),
+            None if c == ' ' => {
+                let is_sign = |c: &char| SIGNS.contains(*c);
+                if sent.ends_with(|c| is_sign(&c)) || chars.peek().is_some_and(is_sign) {
+                    continue;
+                }
+            }
+            None => {}
+        }
+        sent.push(c);
+    }
+    sent
 }
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -61,6 +105,31 @@ mod tests {
     fn the_page_is_small() {
         let bytes: usize = ASSETS.iter().map(|asset| asset.sent().len()).sum();
         assert!(bytes <= MAX_PAGE_BYTES, "{bytes} bytes");
+    }
+
+    #[test]
+    fn spaces_are_left_out_of_code_alone() {
+        for (given, sent) in [
+            (
+                "const a = (b, c) => b ? c : [\"d, e\", 'f = g'];",
+                "const a=(b,c)=>b?c:[\"d, e\",'f = g'];",
+            ),
+            ("say(\"a \\\" = b\", c) || d", "say(\"a \\\" = b\",c)||d"),
+            ("const { a } = b - -c", "const{a}=b - -c"),
+            ("const a = /b, c/", "const a = /b, c/"),
+            ("const a = `b, ${c, d}`", "const a = `b, ${c, d}`"),
+        ] {
+            assert_eq!(without_spaces(given), sent);
+        }
+    }
+
+    #[test]
+    fn no_line_of_the_style_needs_its_end() {
+        for asset in ASSETS.iter().filter(|asset| asset.kind == STYLE) {
+            for line in asset.text.lines().filter(|line| !line.is_empty()) {
+                assert!(line.ends_with(['{', '}', ';', ',']), "{}: {line}", asset.path);
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agentctl_core::ask::{AsksRequest, ChangesRequest, DiffRequest};
+use agentctl_core::ask::{AsksRequest, ChangesRequest, DiffRequest, Fleet, NoDiff};
 use agentctl_core::fleet::{Query, Rows};
 use agentctl_core::kernel::give_back_memory;
 use agentctl_core::model::{Target, Time};
@@ -15,7 +15,7 @@ use super::query::QueryText;
 use super::reply::{Body, body, failed, ok};
 use crate::face::{
     NoBeginning, SessionList, USUAL_HISTORY, View, begin_choices, beginning, changes_not_told,
-    no_diff, session_list, talk_page, unread_conversation, unresolved,
+    no_diff, no_such_base, session_list, talk_page, unread_conversation, unresolved,
 };
 use crate::failure::{Failure, Kind};
 
@@ -29,14 +29,15 @@ pub(super) const PAGE_MESSAGES: usize = 40;
 const MAX_PAGE_MESSAGES: usize = 500;
 
 /// The last list with ended sessions. Many pages that open at once share one answer.
-pub(super) type History = tokio::sync::Mutex<Option<(String, Instant, Bytes)>>;
+pub(super) type History = Arc<tokio::sync::Mutex<Option<(String, Instant, Bytes)>>>;
 
 /// Answers `/api/sessions`.
 pub(super) async fn sessions(web: &Arc<Web>, query: QueryText) -> Response {
     if !query.flag("all") && query.get("since").is_none() {
         return web.blocking(move |web| list(web, &Query::default())).await;
     }
-    let mut last = web.history.lock().await;
+    // The thread that makes the list keeps the lock: it works on after the client has left.
+    let mut last = Arc::clone(&web.history).lock_owned().await;
     // A page asks again because a name was given: the list from before is not its answer.
     let name = format!("{:?} {}", query.get("since"), web.feeder.name_changes());
     if let Some((of, at, bytes)) = last.as_ref()
@@ -45,21 +46,21 @@ pub(super) async fn sessions(web: &Arc<Web>, query: QueryText) -> Response {
     {
         return ok(bytes.clone());
     }
-    let answer = web.blocking_body(move |web| {
+    let shared = Arc::clone(web);
+    let answer = web.blocking_body((), move |web| {
         let since = query.get("since").unwrap_or(USUAL_HISTORY).to_owned();
         let begin = beginning(web.fleet.host.now(), &since).map_err(|NoBeginning| {
-            let what = format!("since: `{since}` is neither a span nor a date nor a time");
+            let what = format!("`since`: `{since}` is neither a span nor a date nor a time");
             Failure::new(Kind::Usage, what).hint("write it like 30d, 12h, 2026-11-01, 16:00 or all")
         })?;
         let since_ms = begin.map(Time::millis);
-        list(web, &Query { all: true, since_ms, ..Query::default() })
+        let bytes = list(web, &Query { all: true, since_ms, ..Query::default() })?;
+        *last = Some((name, Instant::now(), bytes.clone()));
+        tokio::spawn(forget_history(shared));
+        Ok(bytes)
     });
     match answer.await {
-        Ok(bytes) => {
-            *last = Some((name, Instant::now(), bytes.clone()));
-            tokio::spawn(forget_history(Arc::clone(web)));
-            ok(bytes)
-        }
+        Ok(bytes) => ok(bytes),
         Err(failure) => failed(&failure),
     }
 }
@@ -103,26 +104,31 @@ pub(super) fn asks(web: &Web) -> Body {
 }
 
 /// Answers `/api/changes`.
-pub(super) fn changes(web: &Web, query: &QueryText) -> Body {
+pub(super) fn changes(fleet: &Fleet, query: &QueryText) -> Body {
     let session = query.session()?.to_owned();
     let request = ChangesRequest { session, patch: query.flag("patch") };
-    let told = web.fleet.changes(&request);
-    body(&told.map_err(|why| changes_not_told(&web.fleet, &request.session, why))?)
+    let told = fleet.changes(&request);
+    body(&told.map_err(|why| changes_not_told(fleet, &request.session, why))?)
 }
 
 /// Answers `/api/diff`.
-pub(super) fn diff(web: &Web, query: &QueryText) -> Body {
+pub(super) fn diff(web: &Web, fleet: &Fleet, query: &QueryText) -> Body {
     let of = query.session()?.to_owned();
     let prefix = web.loaded.defaults.worktree.prefix.clone();
     let base = query.get("base").map(str::to_owned);
     let request = DiffRequest { of, base, patch: query.flag("patch"), prefix };
-    let told = web.fleet.diff(&request);
-    body(&told.map_err(|why| no_diff(&web.fleet, &request.of, why))?)
+    let told = fleet.diff(&request);
+    let document = told.map_err(|why| match why {
+        NoDiff::NoSuchBase(revision) => no_such_base("`base`", &revision),
+        why => no_diff(fleet, &request.of, why),
+    })?;
+    body(&document)
 }
 
 /// Answers `/api/begin`.
 pub(super) fn begin(web: &Web) -> Body {
-    body(&begin_choices(&web.fleet, web.settings.control))
+    let permissions = web.loaded.defaults.permissions;
+    body(&begin_choices(&web.fleet, permissions, web.settings.control))
 }
 
 /// Answers `/api/talk`.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agentctl_core::ask::Fleet;
-use agentctl_core::fleet::{Query, Rows};
+use agentctl_core::fleet::Query;
 use agentctl_core::model::Fault;
 use agentctl_core::names::Names;
 
@@ -89,15 +89,14 @@ impl Feeder {
         let mut stream = ListStream::open(&self.fleet, &Query::default())?;
         stream.check_paused_sessions();
         *life.closer.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream.closer());
-        let mut shown: Option<Rows> = None;
         let mut names = Names::of(&self.fleet.host);
         while !life.is_over.load(Ordering::SeqCst) {
-            match stream.next_item(shown.as_ref())? {
+            match stream.next_item()? {
                 ListItem::Closed => break,
                 ListItem::Look | ListItem::Nothing => {}
                 ListItem::Rows(rows) => {
                     // A watch that ended meanwhile does not overwrite the look of its successor.
-                    let open = self.lock();
+                    let _open = self.lock();
                     if names.read(&self.fleet.host) {
                         self.name_changes.fetch_add(1, Ordering::SeqCst);
                     }
@@ -105,8 +104,6 @@ impl Feeder {
                         let shown = (stream.asks(), self.faults.as_slice());
                         self.board.take(&rows, shown, self.name_changes());
                     }
-                    drop(open);
-                    shown = Some(rows);
                 }
             }
         }

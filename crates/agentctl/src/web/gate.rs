@@ -101,11 +101,7 @@ impl Gate {
     fn orderer(&self, pids: &[u32], access: Access) -> Result<Answerer, Refusal> {
         let mut examined = pids.iter().map(|pid| self.fleet.answerer(*pid));
         let mut merged = examined.next().ok_or_else(Refusal::unproven)?;
-        for other in examined {
-            merged.above.extend(other.above);
-            merged.left_behind.extend(other.left_behind);
-            merged.unseen = merged.unseen.or(other.unseen);
-        }
+        examined.for_each(|other| merged.add(other));
         let others_may = access == Access::Control && self.fleet.host.agents_may_answer_others;
         let is_from_agent = !merged.above.is_empty() && !others_may;
         // Only the token vouches for this caller, and an agent that has ended may have left it behind.

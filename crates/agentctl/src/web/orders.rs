@@ -18,7 +18,8 @@ use super::gate::{answerer, check_not_from_agent};
 use super::query::typed_session;
 use super::reply::{Body, body};
 use crate::face::{
-    not_answered, not_sent, not_started, stop_failure, unconfirmed, unresolved, unseen_after_launch,
+    hint_with_arguments, launch_with_notes, not_answered, not_sent, not_started, stop_failure,
+    unconfirmed, unresolved, unseen_after_launch,
 };
 use crate::failure::{Failure, Kind};
 
@@ -59,10 +60,21 @@ enum WorktreeWish {
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(bytes).map_err(|error| {
-        // The message of the parser may repeat the body, which may hold a secret.
         let place = format!("line {}, column {}", error.line(), error.column());
-        Failure::new(Kind::Usage, format!("the body cannot be read at {place}"))
+        let why = wrong_field(&error.to_string()).map(|why| format!(": {why}")).unwrap_or_default();
+        Failure::new(Kind::Usage, format!("the body cannot be read at {place}{why}"))
             .hint("docs/WEB.md shows the fields of each order")
+    })
+}
+
+/// Returns the part of the parser's message about an unknown or missing field. Other messages may repeat values of the
+/// body, which may hold a secret.
+fn wrong_field(message: &str) -> Option<&str> {
+    const MAX_NAME_BYTES: usize = 64;
+    ["unknown field `", "missing field `"].iter().find_map(|start| {
+        let name = message.strip_prefix(start)?;
+        let end = name.find('`').filter(|end| *end <= MAX_NAME_BYTES)?;
+        message.get(..=start.len() + end)
     })
 }
 
@@ -77,6 +89,26 @@ pub(super) fn answer(web: &Web, bytes: &[u8], caller: Option<Answerer>) -> Body 
 /// Carries out `/api/send`. An ended session is resumed, as by the command.
 pub(super) fn send(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body {
     check_not_from_agent(caller)?;
+    let hint = |hint: &str| hint_with_arguments(message_hint(hint), &[]);
+    sent(web, bytes).map_err(|failure| failure.map_hints(hint))
+}
+
+/// Returns the hint of a message that was not sent: ways that are commands with flags become orders of the page.
+fn message_hint(hint: &str) -> &str {
+    const OWN_HINTS: [(&str, &str); 4] = [
+        ("`agentctl answer ", "answer it in the inbox"),
+        (
+            "`agentctl wait ",
+            "a message after its end resumes it; a launch with `keep` starts one that stays",
+        ),
+        ("`agentctl send --fork ", "stop it first: a message then resumes it"),
+        ("`launch --keep` starts", "a launch with `keep` starts a session that takes messages"),
+    ];
+    let own = OWN_HINTS.iter().find(|(part, _)| hint.contains(part));
+    own.map_or(hint, |(_, own)| own)
+}
+
+fn sent(web: &Web, bytes: &[u8]) -> Body {
     let mut request: SendRequest = read(bytes)?;
     let session = typed_session(&request.session).to_owned();
     request.session = session;
@@ -90,7 +122,9 @@ pub(super) fn send(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body {
         },
         Err(why) if why.is_for_resume() => {
             let subject = LaunchSubject::Resume { session: request.session };
-            start(web, launch_request(subject, request.text))
+            let mut launch = launch_request(subject, request.text);
+            launch.options.permissions = web.loaded.permissions_from_afar(None);
+            start(web, launch)
         }
         Err(why) => Err(not_sent(&web.fleet, &request.session, why)),
     }
@@ -114,6 +148,10 @@ pub(super) fn stop(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body {
     }
 }
 
+/// The flags of the command line that are fields of `/api/launch`.
+const LAUNCH_FIELDS: [&str; 9] =
+    ["adapter", "ask", "cwd", "group", "keep", "model", "name", "permissions", "worktree"];
+
 /// Carries out `/api/launch`. The agent gets the environment of this server.
 pub(super) fn launch(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body {
     check_not_from_agent(caller)?;
@@ -124,6 +162,12 @@ pub(super) fn launch(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body
     if !order.cwd.is_absolute() {
         let what = format!("`{}` is not an absolute path", order.cwd.display());
         return Err(Failure::new(Kind::Usage, what));
+    }
+    // A token is no proof that its owner gives the order: a proxy and a lost phone have one too.
+    if order.permissions == Some(Permissions::Bypass) {
+        let what = "an agent with all permissions is not launched from the page";
+        return Err(Failure::new(Kind::Refused, what)
+            .hint("run `agentctl launch --permissions bypass` in a terminal"));
     }
     let subject = LaunchSubject::New { adapter: order.adapter };
     let mut request = launch_request(subject, order.prompt);
@@ -136,13 +180,14 @@ pub(super) fn launch(web: &Web, bytes: &[u8], caller: Option<&Answerer>) -> Body
     let ask = web.loaded.defaults.ask.as_millis();
     request.options = LaunchOptions {
         model: order.model,
-        permissions: order.permissions,
+        permissions: web.loaded.permissions_from_afar(order.permissions),
         group: order.group,
         ask_ms: order.ask.then(|| u64::try_from(ask).unwrap_or(u64::MAX)),
         keep: order.keep,
         ..LaunchOptions::default()
     };
-    start(web, request)
+    let hint = |hint: &str| hint_with_arguments(hint, &LAUNCH_FIELDS);
+    start(web, request).map_err(|failure| failure.map_hints(hint))
 }
 
 fn worktree(name: Option<String>) -> WorktreeRequest {
@@ -165,7 +210,7 @@ fn launch_request(subject: LaunchSubject, prompt: String) -> LaunchRequest {
 /// Starts an agent; the answer is its session, as `launch --json` prints it.
 fn start(web: &Web, request: LaunchRequest) -> Body {
     web.loaded.check_launch()?;
-    let launched = web.fleet.launch(&request, &web.loaded.defaults, &mut |_| {});
+    let launched = launch_with_notes(&web.fleet, &request, &web.loaded.defaults);
     let document = launched.map_err(|why| not_started(&web.fleet, why))?;
     let session = document.session.as_ref();
     body(session.ok_or_else(|| unseen_after_launch(&document.id))?)

@@ -14,7 +14,8 @@ async function settledAfter(page, target, change) {
 
 /// A card that grew and then stood still takes the first press.
 export async function firstPress(browser, server) {
-  const page = await pairedPage(browser, server);
+  // Both cards fit, so that nothing is scrolled.
+  const page = await pairedPage(browser, server, { viewport: { width: 1280, height: 1200 } });
   const question = launch("[[ask:Which colour?|Red|Blue]] [[hang]]");
   const asked = await askOf(question);
   const answer = button(page, asked, "Answer");
@@ -90,5 +91,38 @@ export async function named(browser, server) {
     await page.locator(`a.row[data-key="demo:${session}"] .title`, { hasText: `${name}: ` }).waitFor();
   }
   agentctl("stop", live);
+  await page.context().close();
+}
+
+/// The group of a session is beside its title, not a part of it: it names no session.
+export async function grouped(browser, server) {
+  const page = await pairedPage(browser, server);
+  const session = launch("Sort the mail [[hang]]", { more: ["--group", "post"] });
+  const row = page.locator(`a.row[data-key="demo:${session}"]`);
+  await row.filter({ hasText: "Sort the mail" }).waitFor();
+  assert((await text(row.locator(".title"))).startsWith("Sort the mail"), await text(row.locator(".title")));
+  assert((await text(row.locator(".meta"))).includes("group post"), await text(row.locator(".meta")));
+  await row.click();
+  await page.locator("#session .meta", { hasText: "group post" }).first().waitFor();
+  assert((await text(page.locator("#session-title"))).startsWith("Sort the mail"), "the title of the session");
+  agentctl("stop", session);
+  await page.context().close();
+}
+
+/// A folded call that failed or was denied says so in words, not by its colour alone.
+export async function failedCall(browser, server) {
+  const page = await pairedPage(browser, server);
+  const session = launch("Try it [[tool:echo fine]] [[permit:touch none]] [[hang]]");
+  const ask = await askOf(session);
+  await page.goto(`${server.origin}/#/session/demo:${session}`);
+  agentctl("answer", ask.id, "--deny", "--message", "not now");
+  const failed = page.locator("#session .call.tool_error");
+  await failed.waitFor();
+  const words = await text(failed.locator("summary"));
+  assert(words.startsWith("✗") && words.includes("touch none") && words.includes("denied: not now"), words);
+  assert(!(await failed.getAttribute("open")), "it is folded");
+  assert((await failed.locator("summary").ariaSnapshot()).includes("failed"), "a screen reader is told");
+  assert(!(await text(page.locator("#session .call:not(.tool_error) summary").first())).includes("✗"), "a good call has no such sign");
+  agentctl("stop", session);
   await page.context().close();
 }

@@ -2,8 +2,8 @@
 // can tell that every one of them was shown as text.
 
 import { spawn, spawnSync } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
-import { agentctl, askOf, assert, assertEqual, card, directory, eventually, home, launch, pairedPage, program, row } from "./stage.mjs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { agentctl, askOf, assert, assertEqual, card, directory, eventually, home, launch, pairedPage, program, row, text as textOf } from "./stage.mjs";
 
 const TITLES = 1000;
 const MESSAGES = 60;
@@ -20,6 +20,12 @@ const VECTORS = [
   "<!--<script>pwned()</script>-->", "<![CDATA[<script>pwned()</script>", "&lt;script&gt;pwned()&lt;/script&gt;", "\\u003cscript\\u003epwned()\\u003c/script\\u003e", "__proto__", "constructor.prototype", "javascript:pwned()", "vbscript:pwned()", "data:text/html,<script>pwned()</script>",
   "http://127.0.0.1:1/%0d%0aSet-Cookie:x=1", "http://user:pass@127.0.0.1:1/", "HTTPS://127.0.0.1:1/\u202egpj.exe", "\u202e\u2066txt.exe\u2069", "\u200b\u200d\ufeff", "e\u0301\u0327\u0489\u0489\u0489", "\ud83d\udc68\u200d\ud83d\udc69\u200d\ud83d\udc67", "\u0000\u0007\u001b[31m\u001b]0;x\u0007\u009b1m", "\u2028\u2029", "event: look", "data: {\"full\":true}", "| a | b |", "```html", "# <b>x</b>", "* <i>x</i>", "> quoted <b>x</b>", "~~~", "1. <script>pwned()</script>", "<a href=\"http://127.0.0.1:1/\" ping=\"http://127.0.0.1:1/p\">x</a>",
 ];
+
+// Every character that hides or reorders text, as the command line knows them (text.rs), but for a joiner or a variation
+// selector of an emoji.
+const UNSEEN = /(?!(?<=[^\P{Emoji}\d#*])[\u200d\ufe0e\ufe0f])[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u{34f}\u{600}-\u{605}\u{61c}\u{6dd}\u{70f}\u{890}-\u{891}\u{8e2}\u{115f}-\u{1160}\u{17b4}-\u{17b5}\u{180b}-\u{180f}\u{200b}-\u{200f}\u{2028}-\u{202e}\u{2060}-\u{206f}\u{3164}\u{fe00}-\u{fe0f}\u{feff}\u{ffa0}\u{fff0}-\u{fffb}\u{110bd}\u{110cd}\u{13430}-\u{1343f}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/u;
+// One of each range, each behind a letter.
+VECTORS.push(Array.from({ length: 0x110000 }, (_, code) => code).filter((code) => code < 0xd800 || code > 0xdfff).map((code) => String.fromCodePoint(code)).filter((character, at, all) => UNSEEN.test(character) && !UNSEEN.test(all[at - 1] ?? "")).map((character) => `a${character}`).join(""));
 
 let numbers = 0;
 /// A hostile text with its own number, on one line.
@@ -53,13 +59,14 @@ async function shown(page, selector, strings, what) {
 
 /// Counts what no text may become.
 async function harmless(page, what) {
-  const found = await page.evaluate(() => {
+  const found = await page.evaluate((unseen) => {
     const bad = "main img, iframe, main svg, object, embed, video, base, meta[http-equiv], main link, main style, main script, [style], form[action], [onerror], [onload], [onclick], [onfocus], [ontoggle], [ping]";
     const elements = [...document.querySelectorAll(bad)].map((one) => one.outerHTML.slice(0, 100));
     const links = [...document.querySelectorAll("main a")].filter((one) => !/^https?:/.test(one.href) || (one.target === "_blank" && one.rel !== "noreferrer noopener"));
-    return { elements, links: links.map((one) => one.href), scripts: document.scripts.length, pwned: globalThis.wasPwned ?? 0 };
-  });
-  assertEqual(JSON.stringify(found), JSON.stringify({ elements: [], links: [], scripts: 1, pwned: 0 }), what);
+    const hidden = [...document.querySelector("main").textContent.matchAll(new RegExp(`.{0,20}${unseen}.{0,20}`, "gsu"))];
+    return { elements, links: links.map((one) => one.href), hidden: hidden.slice(0, 5).map(([text]) => text), scripts: document.scripts.length, pwned: globalThis.wasPwned ?? 0 };
+  }, UNSEEN.source);
+  assertEqual(JSON.stringify(found), JSON.stringify({ elements: [], links: [], hidden: [], scripts: 1, pwned: 0 }), what);
   assert(page.trouble.length === 0, `${what}: ${page.trouble.slice(0, 5).join("\n")}`);
 }
 
@@ -130,4 +137,36 @@ export async function hostile(browser, server) {
   agent.kill("SIGKILL");
   await page.context().close();
   return `${numbers} strings`;
+}
+
+/// The page and the command line hide the same characters: those that belong to an emoji, and no others.
+export async function emoji(browser, server) {
+  const page = await pairedPage(browser, server);
+  const table = readFileSync(new URL("../../../agentctl-core/src/text/emoji.rs", import.meta.url), "utf8");
+  const ranges = [...table.matchAll(/\(0x(\w+), 0x(\w+)\)/g)].map(([, ...ends]) => ends.map((end) => parseInt(end, 16)));
+  assert(ranges.length > 100, "the table of emoji.rs was not found");
+  const wrong = await page.evaluate(async (ranges) => {
+    const { h } = await import("/dom.js");
+    const isEmoji = (code) => ranges.some(([first, last]) => first <= code && code <= last);
+    const isShown = (text) => h("p", text).textContent.endsWith("}x");
+    const codes = Array.from({ length: 0x110000 }, (_, code) => code).filter((code) => code < 0xd800 || code > 0xdfff);
+    return codes.filter((code) => isShown(`${String.fromCodePoint(code)}\ufe0fx`) === isEmoji(code)).map((code) => code.toString(16));
+  }, ranges);
+  assertEqual(wrong.slice(0, 20).join(), "", "code points that only one of the page and emoji.rs takes for emoji");
+  const hidden = [
+    "a\u2215\ufe0fb", "c\ufe0f\u20e3d", "e\u2500\u200d\u2500f", "g\ufe0fh", "1\ufe0fi", "\u2764\ufe0f\ufe0ej", "1\ufe0f\ufe0f\u20e3",
+    "\u{1f3f3}\ufe0e\u200d\u{1f308}", "\u{1f469}\u200d\u200d\u{1f467}", "k\u200d\u{1f467}", "\u{1f469}\u200dl",
+  ];
+  const harmlessOnes = ["\u2764\ufe0f\u200d\u{1f525}", "1\ufe0f\u20e3", "#\ufe0f\u20e3", "\xa9\ufe0f", "\u{1f469}\u{1f3fd}\u200d\u{1f680}", "\u231a\ufe0e"];
+  const session = launch(`[[permit:echo ${[...hidden, ...harmlessOnes].join(" ")}]] [[hang]]`);
+  const ask = await askOf(session);
+  const shown = (await textOf(card(page, ask).locator("pre").first())).split(" ").slice(1);
+  const withoutMarks = (word) => word.replace(/[\u200d\ufe0e\ufe0f]/gu, "");
+  for (const [at, word] of hidden.entries()) assert(shown[at].includes("\\u{"), `the page hides a character of ${JSON.stringify(word)}`);
+  assertEqual(shown.slice(hidden.length).join(" "), harmlessOnes.join(" "), "emoji on the page");
+  const told = agentctl("asks", ask.id);
+  for (const word of shown) assert(told.includes(withoutMarks(word)), `the command line does not show ${JSON.stringify(withoutMarks(word))}: ${told}`);
+  assert(!/[\u200d\ufe0e\ufe0f]/u.test(told), "the command line shows a hidden character as it is");
+  agentctl("stop", session);
+  await page.context().close();
 }

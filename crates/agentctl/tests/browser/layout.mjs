@@ -96,7 +96,7 @@ export async function stoppedInView(browser, server) {
   await page.locator("#session .card").waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
   await page.locator("dialog").getByRole("button", { name: "Stop" }).click();
-  const notice = page.locator("#session > .notice", { hasText: "Stopped." });
+  const notice = page.locator("#session .talk > .notice", { hasText: "Stopped." });
   await notice.waitFor();
   await page.locator("#session .status.stopped, #session .status.error").waitFor();
   await page.locator("#session .card").getByText("the session has ended").waitFor();

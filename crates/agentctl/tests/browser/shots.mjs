@@ -3,7 +3,7 @@
 
 import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
-import { Server, askOf, assert, check, directory, finish, launch, openBrowser, pairedPage, row } from "./stage.mjs";
+import { Server, askOf, assert, check, directory, eventually, finish, launch, openBrowser, pairedPage, row } from "./stage.mjs";
 
 const folder = process.argv[2];
 const LARGEST = 200 * 1024;
@@ -31,10 +31,11 @@ async function picture(name, options, route) {
   await check(`${name}.png`, async () => {
     const page = await pairedPage(browser, server, options);
     await row(page, login).waitFor();
-    await page.locator("#notify").evaluate((element) => element.remove());
+    await page.locator("#notify").waitFor();
     if (route) await page.goto(`${server.origin}/${route}`);
     if (route) await page.locator("#session .call summary").first().click();
     await page.locator("button.allow[aria-disabled=false]:visible").first().waitFor();
+    await eventually("no button in view is pale", () => page.evaluate(() => [...document.querySelectorAll("button[aria-disabled=true]")].every((one) => !one.checkVisibility() || one.getBoundingClientRect().bottom > innerHeight)));
     const path = `${folder}/${name}.png`;
     await page.screenshot({ path });
     const { size } = statSync(path);

@@ -46,7 +46,7 @@ export function assertEqual(found, wanted, what) {
 }
 
 /// Waits until a condition holds, and returns what it returned.
-export async function eventually(what, condition, seconds = 20) {
+export async function eventually(what, condition, seconds = 60) {
   const end = Date.now() + seconds * 1000;
   for (;;) {
     const found = await condition();

@@ -6,8 +6,9 @@ use std::process::Command;
 
 use serde_json::Value;
 use testkit::gateway::Gateway;
-use testkit::{TestHome, sandboxed};
+use testkit::{TestHome, eventually, sandboxed};
 
+use crate::launched::{launch, until_stopped};
 use crate::{fixtures_dir, home, openclaw};
 
 /// The files before each recorded session.
@@ -325,6 +326,29 @@ fn the_demo_agent_records_what_it_writes() {
         let sorted =
             ["changes", "writer-1", "--format", "{path} {edits}", "--sort", "edits", "--reverse"];
         assert_eq!(home.run(&sorted).stdout, "new/b.txt 2\na.txt 1\n");
+    });
+}
+
+#[test]
+fn a_command_that_waits_for_permission_is_not_counted_as_one_that_ran() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[tool:true]] [[permit:touch ran]]", &[]);
+        let ask = eventually("its ask is open", || {
+            let document = home.run(&["asks", "--json"]).json();
+            document["asks"][0]["id"].as_str().map(str::to_owned)
+        });
+        let counts = || {
+            let document = home.run(&["changes", &id, "--json"]).json();
+            (document["commands"].as_u64(), document["unanswered"].as_u64())
+        };
+        assert_eq!(counts(), (Some(1), Some(1)));
+        let text = home.run(&["changes", &id]).stdout;
+        assert!(text.contains("1 call has no result: it may have changed files"), "{text}");
+        assert!(text.contains("1 shell command left no record"), "{text}");
+        assert_eq!(home.run(&["answer", &ask, "--deny"]).code, Some(0));
+        until_stopped(&home, &id);
+        assert_eq!(counts(), (Some(1), Some(0)), "a refused one counts nowhere");
     });
 }
 

@@ -14,15 +14,15 @@ use crate::claude_code::{A, Claude, prompt, record, tool_use};
 use crate::inbox_bars::rounds;
 
 /// A session that asks, and the output of its hook.
-struct Asking {
-    claude: Claude,
-    agent: Agent,
+pub(crate) struct Asking {
+    pub(crate) claude: Claude,
+    pub(crate) agent: Agent,
 }
 
 const ALLOWED: &str = r#"{"hookSpecificOutput":{"decision":{"behavior":"allow"},"hookEventName":"PermissionRequest"}}"#;
 
 /// The input of the hook of a command.
-fn hook_input(command: &str) -> Value {
+pub(crate) fn hook_input(command: &str) -> Value {
     json!({"session_id": A, "hook_event_name": "PermissionRequest", "tool_name": "Bash", "cwd": "/ws",
         "tool_input": {"command": command, "description": "x"},
         "permission_suggestions": [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]})
@@ -30,7 +30,7 @@ fn hook_input(command: &str) -> Value {
 
 impl Asking {
     /// Starts an agent whose record says this, and which runs our asker with this input.
-    fn new(more: &Value, input: &[u8]) -> Self {
+    pub(crate) fn new(more: &Value, input: &[u8]) -> Self {
         Self::with_script(more, input, |_| String::new())
     }
 
@@ -43,7 +43,11 @@ impl Asking {
     }
 
     /// The same as [`Asking::new`], with a further script that the agent starts.
-    fn with_script(more: &Value, input: &[u8], script: impl Fn(&Path) -> String) -> Self {
+    pub(crate) fn with_script(
+        more: &Value,
+        input: &[u8],
+        script: impl Fn(&Path) -> String,
+    ) -> Self {
         Self::starting(more, input, "", script)
     }
 
@@ -84,29 +88,29 @@ impl Asking {
         Self::new(&more, hook_input("touch x").to_string().as_bytes())
     }
 
-    fn rows(&self) -> Vec<Value> {
+    pub(crate) fn rows(&self) -> Vec<Value> {
         let document = self.claude.home.run(&["asks", "--json"]).json();
         document["asks"].as_array().cloned().unwrap_or_default()
     }
 
     /// Waits for the ask that the asker holds.
-    fn ask(&self) -> Value {
+    pub(crate) fn ask(&self) -> Value {
         eventually("the asker holds the ask", || {
             self.rows().into_iter().find(|ask| ask["via"] == "asker")
         })
     }
 
-    fn answer(&self, ask: &Value, decision: &[&str]) -> Output {
+    pub(crate) fn answer(&self, ask: &Value, decision: &[&str]) -> Output {
         let id = ask["id"].as_str().expect("an id");
         self.claude.home.run(&[&["answer", id], decision].concat())
     }
 
     /// The output of the hook so far.
-    fn decision(&self) -> String {
+    pub(crate) fn decision(&self) -> String {
         std::fs::read_to_string(self.claude.home.path().join("decision")).unwrap_or_default()
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.claude.home.path().join(".local/state/agentctl/run/asks")
     }
 
@@ -120,7 +124,7 @@ impl Asking {
     }
 
     /// Returns the processes that are askers.
-    fn askers() -> Vec<u32> {
+    pub(crate) fn askers() -> Vec<u32> {
         let is_asker = |pid: &u32| {
             let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             words.split(|byte| *byte == 0).nth(1) == Some(b"asker")
@@ -133,6 +137,40 @@ impl Asking {
     fn until_no_asker() {
         eventually("the asker has ended", || Self::askers().is_empty().then_some(()));
     }
+}
+
+/// The runtime folder of a home.
+pub(crate) const RUNTIME: &str = ".local/state/agentctl/run";
+
+/// A session that asks for `touch x`, and for another command once it is told to, with a second asker.
+pub(crate) fn asking_twice(command: &str, runtime: &str) -> Asking {
+    let second = hook_input(command).to_string();
+    let start = |home: &Path| {
+        std::fs::write(home.join("second.json"), &second).expect("written");
+        format!(
+            "mkfifo '{0}/go'; read -r go < '{0}/go'; exec '{1}' asker '{0}/{runtime}' claude-code 600 < '{0}/second.json' > '{0}/decision2'",
+            home.display(),
+            env!("CARGO_BIN_EXE_agentctl"),
+        )
+    };
+    Asking::with_script(
+        &json!({"status": "busy", "entrypoint": "sdk-cli"}),
+        hook_input("touch x").to_string().as_bytes(),
+        start,
+    )
+}
+
+/// Lets the second ask open, and returns it.
+pub(crate) fn second_ask(asking: &Asking, command: &str) -> Value {
+    let go = asking.claude.home.path().join("go");
+    let mut fifo = eventually("the second asker waits for its turn", || {
+        std::fs::OpenOptions::new().write(true).open(&go).ok()
+    });
+    fifo.write_all(b"go\n").expect("written");
+    let title = format!("Bash: {command}");
+    eventually("the second ask is open", || {
+        asking.rows().into_iter().find(|ask| ask["title"] == title.as_str())
+    })
 }
 
 fn tell(socket: &Path, line: &[u8]) -> Value {
@@ -303,6 +341,8 @@ fn an_ask_outlives_our_folders() {
     sandboxed(|| {
         let asking = Asking::headless();
         let before = asking.ask();
+        // An asker that makes its socket now would fill the folder again while it is removed.
+        asking.socket();
         std::fs::remove_dir_all(asking.claude.home.path().join(".local/state/agentctl"))
             .expect("wiped");
         let after = asking.ask();
@@ -451,7 +491,17 @@ fn an_ask_of_a_terminal_is_shown_in_full_and_not_answered_from_here() {
         assert_eq!((&ask["parts"], &ask["via"]), (&diff, &Value::Null));
         assert!(ask["why_not"].as_str().is_some_and(|why| why.contains("asks --hook")), "{ask}");
         let id = ask["id"].as_str().expect("an id");
-        assert_eq!(claude.home.run(&["answer", id, "--allow"]).code, Some(5));
+        let refused = claude.home.run(&["answer", id, "--allow"]);
+        assert_eq!(refused.code, Some(5));
+        // The double has no terminal, so `attach` would be refused too.
+        assert!(!refused.stderr.contains("agentctl attach"), "{}", refused.stderr);
+        let mut home = claude.home;
+        let table = crate::terminal::shown(&mut home, 80, &["asks"]);
+        assert!(table.contains("(elsewhere) permission"), "{table}");
+        for decision in [&["--option", "1"][..], &["--field", "1=a"], &["--text", "x"], &[]] {
+            let told = home.run(&[&["answer", id], decision].concat());
+            assert_eq!((told.code, told.stderr), (refused.code, refused.stderr.clone()));
+        }
     });
 }
 
@@ -463,5 +513,34 @@ fn the_hook_for_own_settings_is_json_with_whole_paths() {
         let command = &settings["hooks"]["PermissionRequest"][0]["hooks"][0]["command"];
         let command = command.as_str().expect("a command");
         assert!(command.starts_with("exec '/") && command.contains("' asker '/"), "{command}");
+    });
+}
+
+#[test]
+fn an_asker_removes_the_sockets_of_killed_ones() {
+    sandboxed(|| {
+        let asking = asking_twice("touch y", RUNTIME);
+        asking.ask();
+        let killed = Asking::askers()[0];
+        let socket = asking.folder().join(format!("{killed}.sock"));
+        eventually("the asker listens", || socket.exists().then_some(()));
+        let pid = rustix::process::Pid::from_raw(killed.cast_signed()).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
+        eventually("it has ended", || (!Asking::askers().contains(&killed)).then_some(()));
+        assert!(socket.exists(), "a killed asker leaves its socket");
+        let ask = second_ask(&asking, "touch y");
+        assert_eq!(asking.answer(&ask, &["--deny"]).code, Some(0));
+        assert!(!socket.exists(), "the next asker removes it");
+    });
+}
+
+#[test]
+fn an_asker_is_answered_in_a_folder_with_a_long_path() {
+    sandboxed(|| {
+        let long = "r".repeat(120);
+        let asking = asking_twice("touch y", &long);
+        let ask = second_ask(&asking, "touch y");
+        let told = asking.answer(&ask, &["--deny", "--message", "no"]);
+        assert_eq!(told.code, Some(0), "{}", told.stderr);
     });
 }

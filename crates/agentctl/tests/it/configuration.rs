@@ -189,6 +189,7 @@ fn a_command_that_would_act_on_a_broken_setting_refuses() {
                 "line 2: hooks.on_complete: expected a list of texts",
             ),
             ("[deadline]\nlaunch = 5\n", "line 2: deadline.launch: expected a span"),
+            ("ask = \"0s\"\n", "line 1: ask: the time must be longer than zero"),
             ("[runs]\nkeep = \"for ever\"\n", "line 2: runs.keep: `for ever` is not a span"),
             ("[[[\n", "line 1: it is not valid TOML"),
         ] {

@@ -2,6 +2,7 @@
 
 use std::process::{Child, Stdio};
 
+use agentctl_core::adapters::demo::LEAVING_COMM;
 use serde_json::Value;
 use testkit::{eventually, sandboxed};
 
@@ -205,5 +206,23 @@ fn the_guided_demo_leaves_the_name_of_a_live_session_alone() {
         assert_eq!(home.run(&["status", "site", "--json"]).json()["id"], "mine");
         assert_eq!(home.run(&["demo", "--clean"]).code, Some(0));
         assert_eq!(home.run(&["status", "site", "--json"]).json()["id"], "mine");
+    });
+}
+
+#[test]
+fn a_process_that_has_removed_its_live_record_to_end_is_not_one_that_starts() {
+    sandboxed(|| {
+        let home = home();
+        let _once = start(&home, "once", &["-p", "x"]).0.wait();
+        let mut starting = home.agent("agentctl", "shop", &["demo-agent"]);
+        starting.ready();
+        let rows = home.run(&["list", "--json"]).sessions();
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        assert_eq!(rows[0]["reason"]["kind"], "starting");
+        starting.kill();
+        let rename = ["demo-agent", "write", "/proc/self/comm", LEAVING_COMM];
+        let mut leaving = home.agent("agentctl", "shop", &rename);
+        leaving.ready();
+        assert_eq!(home.run(&["list", "--json"]).sessions(), [] as [Value; 0]);
     });
 }

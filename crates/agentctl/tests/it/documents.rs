@@ -8,7 +8,7 @@ use crate::source::{Token, production, tokens};
 const DERIVES: [&str; 3] = ["Serialize", "Deserialize", "JsonSchema"];
 
 /// The methods that answer with no document, and why.
-const EXCEPTIONS: [(&str, &str); 8] = [
+const EXCEPTIONS: [(&str, &str); 10] = [
     ("rows", "packed rows: the feed of `list` keeps 100 000 sessions in little memory"),
     ("with_limit", "another fleet, no answer"),
     ("configuration_checks", "part of the document of `doctor`, for `config check`"),
@@ -19,6 +19,8 @@ const EXCEPTIONS: [(&str, &str); 8] = [
         "waiting",
         "the document is that of `asks`; this adds the sessions, whose names a table shows",
     ),
+    ("is_settled", "compares two answers of `asks`, for the walk of `answer`"),
+    ("known_groups", "names for the hint of an error, no answer"),
     ("inspect", "part of other answers: the session of a target that was resolved before"),
 ];
 

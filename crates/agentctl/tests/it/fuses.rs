@@ -79,7 +79,7 @@ fn a_fuse_is_set_shown_extended_and_cancelled() {
         let set_at = &rows[0]["set_at"];
         let expected = json!({
             "id": id, "directory": home.path().join("w"), "session": null, "adapter": null,
-            "root": null, "label": "lunch", "set_at": set_at, "extended_at": null,
+            "root": null, "run": null, "label": "lunch", "set_at": set_at, "extended_at": null,
             "due_at": rows[0]["due_at"], "ttl_ms": 2_592_000_000_i64, "idle_ms": 1_800_000,
             "max_runtime_ms": null, "max_cost_usd": 5.0,
             "on_expire": [

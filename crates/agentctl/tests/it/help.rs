@@ -25,6 +25,24 @@ fn commands(home: &TestHome) -> Vec<String> {
 }
 
 #[test]
+fn a_help_page_has_the_name_that_was_typed() {
+    sandboxed(|| {
+        let home = home();
+        for (args, name) in [
+            (["send", "--help"], "send"),
+            (["resume", "--help"], "resume"),
+            (["help", "send"], "send"),
+            (["ps", "-h"], "ps"),
+        ] {
+            let page = home.run(&args).stdout;
+            let usage = format!("Usage: agentctl {name} [OPTIONS]");
+            assert!(page.contains(&usage), "{args:?}: {page}");
+            assert!(page.contains("Examples:"), "{args:?}: {page}");
+        }
+    });
+}
+
+#[test]
 fn every_help_page_ends_with_examples_and_fits_80_columns() {
     sandboxed(|| {
         let home = home();

@@ -246,7 +246,7 @@ fn of_many_answers_at_once_exactly_one_is_taken() {
 }
 
 #[test]
-fn the_mark_of_a_living_agent_refuses_an_answer_and_that_of_a_dead_one_does_not() {
+fn the_mark_of_a_launched_agent_refuses_an_answer_also_after_its_end() {
     sandboxed(|| {
         let mut home = home();
         let asking = launch(&home, "w", "x [[permit:true]]", &[]);
@@ -259,7 +259,13 @@ fn the_mark_of_a_living_agent_refuses_an_answer_and_that_of_a_dead_one_does_not(
         let raw = Pid::from_raw(pid.parse().expect("a pid")).expect("a pid");
         kill_process(raw, Signal::KILL).expect("it lives");
         until_stopped(&home, &other);
-        assert_eq!(home.run(&["answer", &ask, "--allow"]).code, Some(0));
+        let refused = home.run(&["answer", &ask, "--allow"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("has ended and started this process"),
+            "{}",
+            refused.stderr
+        );
     });
 }
 
@@ -281,15 +287,51 @@ fn the_id_of_an_ask_covers_the_call_and_its_input() {
 }
 
 #[test]
-fn a_command_of_a_hundred_kilobytes_is_listed_and_says_that_it_is_cut() {
+fn a_long_command_is_shown_whole_or_cannot_be_allowed() {
     sandboxed(|| {
         let home = home();
-        let long = format!("true {}", "x".repeat(100_000));
+        let long = format!("true {}; echo the end", "x".repeat(100_000));
         let id = launch(&home, "w", &format!("x [[permit:{long}]]"), &[]);
         let ask = ask_of(&home, &id);
-        assert_eq!(ask["parts"][0]["cut"], true);
-        assert_eq!(ask["parts"][0]["text"].as_str().map(str::len), Some(64 << 10));
+        assert_eq!(ask["parts"][0]["text"], long);
+        let page = home.run(&["asks", &id_of(&ask)]).stdout;
+        assert!(page.contains("; echo the end\n"), "the end is shown");
         assert_eq!(answer(&home, &ask, &["--deny"]).code, Some(0));
+        let longer = format!("touch made; true {}", "x".repeat(1 << 20));
+        let prompt = format!("x [[permit:{longer}]]");
+        let id = launch_from_file(&home, "w2", &prompt);
+        let ask = ask_of(&home, &id);
+        assert_eq!(ask["parts"][0]["cut"], true);
+        let keys = ask["choices"].as_array().expect("a list").iter().map(|choice| &choice["key"]);
+        assert_eq!(keys.collect::<Vec<_>>(), ["deny", "stop"]);
+        assert_eq!(answer(&home, &ask, &["--allow"]).code, Some(2), "nobody has seen it whole");
+        assert!(!home.path().join("w2/made").exists());
+        assert_eq!(answer(&home, &ask, &["--deny"]).code, Some(0));
+    });
+}
+
+/// Launches with a prompt that is too long for an argument.
+fn launch_from_file(home: &TestHome, directory: &str, prompt: &str) -> String {
+    home.write("prompt.txt", prompt);
+    let cwd = home.path().join(directory);
+    std::fs::create_dir_all(&cwd).expect("made");
+    let file = home.path().join("prompt.txt").display().to_string();
+    let args = ["launch", "demo", "--cwd", directory, "--ask", "--prompt-file", &file];
+    let launched = home.run(&args);
+    assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+    launched.stdout.trim().to_owned()
+}
+
+#[test]
+fn a_span_of_zero_is_refused_before_anything_starts() {
+    sandboxed(|| {
+        let home = home();
+        for flag in ["--keep=0s", "--ask=0s"] {
+            let refused = home.run(&["launch", "demo", flag, "-p", "x"]);
+            assert_eq!(refused.code, Some(2), "{flag}: {}", refused.stderr);
+            assert!(refused.stderr.contains("longer than zero"), "{}", refused.stderr);
+        }
+        assert_eq!(home.run(&["list", "-q", "-a"]).stdout, "", "nothing was started");
     });
 }
 

@@ -148,6 +148,58 @@ fn no_process_below_a_launched_agent_may_answer() {
     });
 }
 
+/// Runs its further arguments below this many nested shells.
+const NEST: &str =
+    "n=$1; shift\nif [ $n -gt 0 ]; then sh $0 $((n - 1)) \"$@\"; else \"$@\"; fi\nexit $?\n";
+
+/// A3: the line of a process is read to its end. It is longer than what is read, or parts of it end meanwhile.
+#[test]
+fn no_process_below_a_launched_agent_may_answer_behind_a_long_or_dying_line() {
+    sandboxed(|| {
+        let home = home();
+        let waiting = launch(&home, "w", "x [[permit:touch answered]]", &[]);
+        let ask = ask_of(&home, &waiting);
+        let at = home.path().display().to_string();
+        home.write("nest.sh", NEST);
+        let id = ask["id"].as_str().expect("an id");
+        write_answers(&home, id, &[("long", String::new())]);
+        let program = env!("CARGO_BIN_EXE_agentctl");
+        let answer = format!(
+            "echo $$ > {at}/begun\nexec {program} answer {id} --allow > {at}/dying.out 2>&1\n"
+        );
+        home.write("answer.sh", answer);
+        home.write("dying.sh", format!("sh {at}/answer.sh; echo $? > {at}/dying.code\n"));
+        let emptied = format!("env -i HOME={at} PATH=/usr/bin:/bin");
+        // Leaves the group that is killed; its parents stay in it.
+        home.write("last.sh", format!("setsid sh {at}/dying.sh & wait\n"));
+        let kill = format!(
+            "setsid {emptied} sh {at}/nest.sh 300 sh {at}/last.sh &\n\
+             until [ -s {at}/begun ]; do :; done\nread pid < {at}/begun\n\
+             until grep -q agentctl /proc/$pid/comm; do :; done\nrm {at}/begun\nkill -9 -$!\n"
+        );
+        home.write("kill.sh", kill);
+        for _ in 0..rounds(5) {
+            let below =
+                launch(&home, "below", &format!("x [[tool:sh {at}/kill.sh]] [[hang]]"), &[]);
+            assert_refused(&home, "demo", "dying");
+            assert_eq!(home.run(&["stop", &below]).code, Some(0));
+        }
+        let tool = format!("{emptied} sh {at}/nest.sh 600 sh {at}/long.sh");
+        let below = launch(&home, "below", &format!("x [[tool:{tool}]] [[hang]]"), &[]);
+        let code = eventually("the long line has answered", || {
+            fs::read_to_string(home.path().join("long.code"))
+                .ok()
+                .filter(|code| code.ends_with('\n'))
+        });
+        let said = fs::read_to_string(home.path().join("long.out")).unwrap_or_default();
+        assert_eq!(code.trim(), "5", "{said}");
+        assert!(said.contains("more than 512 processes are above it"), "{said}");
+        assert!(!home.path().join("w/answered").exists());
+        assert_eq!(home.run(&["stop", &below]).code, Some(0));
+        assert_eq!(ask_of(&home, &waiting)["id"], ask["id"], "the ask is open");
+    });
+}
+
 /// A4: the daemon and every shim are killed, and everything that agentctl has written is gone.
 #[test]
 fn asks_are_the_same_without_daemon_shims_and_folders() {
@@ -308,7 +360,8 @@ fn hostile_asks_are_shown_harmless() {
                 assert!(!text.is_empty());
                 let harmful = |c: char| {
                     (c.is_control() && c != '\n' && c != '\t')
-                        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+                        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+                        || matches!(c, '\u{feff}' | '\u{e0000}'..='\u{e007f}')
                 };
                 assert!(!text.contains(harmful), "round {round}: {text:?}");
             }

@@ -38,7 +38,7 @@ fn a_session_in_the_place_of_an_ask_is_called_a_session() {
         let home = home();
         let id = launch(&home, "w", "x [[permit:true]]", &["--name", "painter"]);
         ask_of(&home, &id);
-        for (text, code) in [("painter", 2), (&id[..8], 4), (&id, 2)] {
+        for (text, code) in [("painter", 2), (&id[..8], 2), (&id, 2)] {
             let told = home.run(&["answer", text, "--allow"]);
             assert_eq!(told.code, Some(code), "{}", told.stderr);
             let says = format!("`{text}` is a session, not an ask");
@@ -48,6 +48,49 @@ fn a_session_in_the_place_of_an_ask_is_called_a_session() {
         }
         let told = home.run(&["answer", "deadbeef", "--allow"]);
         assert!(told.stderr.contains("no open ask has the id `deadbeef`"), "{}", told.stderr);
+    });
+}
+
+#[test]
+fn an_answer_whose_report_cannot_be_written_says_that_it_was_given() {
+    sandboxed(|| {
+        let home = home();
+        for args in [&["answer", "--allow"][..], &["approve"]] {
+            let id = launch(&home, "w", "x [[permit:true]]", &["--force"]);
+            let ask = id_of(&ask_of(&home, &id));
+            let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("opened");
+            let mut command = home.command(args);
+            command.arg(&ask).stdout(full).stderr(std::process::Stdio::piped());
+            let told = command.spawn().expect("run").wait_with_output().expect("run");
+            let words = String::from_utf8_lossy(&told.stderr).into_owned();
+            assert_eq!(told.status.code(), Some(1), "{words}");
+            assert!(words.contains("allowed"), "{args:?}: {words}");
+            assert!(words.contains("stdout cannot be written: No space"), "{words}");
+        }
+    });
+}
+
+#[test]
+fn the_ask_of_a_paused_session_is_not_called_settled() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:true]]", &[]);
+        let ask = id_of(&ask_of(&home, &id));
+        let pid = crate::launched::status(&home, &id)["pid"].as_i64().expect("a pid");
+        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("paused");
+        eventually("it is paused", || {
+            let row = crate::launched::status(&home, &id);
+            (row["reason"]["kind"] == "paused").then_some(())
+        });
+        let command = format!("(`kill -CONT {}`)", pid.as_raw_nonzero());
+        for args in [&["answer", "--allow"][..], &["asks"]] {
+            let told = home.run(&[args, &[ask.as_str()]].concat());
+            assert_eq!(told.code, Some(4), "{told:?}");
+            assert!(told.stderr.contains(&command), "{told:?}");
+        }
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("goes on");
+        assert_eq!(home.run(&["answer", &ask, "--allow"]).code, Some(0));
     });
 }
 
@@ -106,6 +149,35 @@ fn a_watched_inbox_prints_no_document_twice() {
         ask_of(&home, &second);
         eventually("the next list", || (of(2) > 0).then_some(()));
         assert_eq!(of(1), 1, "{:?}", stream.heard());
+    });
+}
+
+#[test]
+fn a_watched_ask_that_is_settled_ends_the_watch_well() {
+    sandboxed(|| {
+        let home = home();
+        let asks = ["a", "b"].map(|w| {
+            let id = launch(&home, w, "x [[permit:true]] [[hang]]", &[]);
+            id_of(&ask_of(&home, &id))
+        });
+        let out = home.path().join("out");
+        let mut command = home.command(&["asks", "-w", &asks[0], &asks[1]]);
+        let stdout = std::fs::File::create(&out).expect("made");
+        command.stdout(stdout).stderr(std::process::Stdio::piped());
+        let watching = Running(command.spawn().expect("runs"));
+        let shown =
+            |text: &str| std::fs::read_to_string(&out).is_ok_and(|said| said.contains(text));
+        eventually("both are shown", || shown(&asks[1][..8]).then_some(()));
+        for ask in &asks {
+            assert_eq!(home.run(&["answer", ask, "--allow"]).code, Some(0));
+        }
+        let told = watching.output();
+        assert_eq!(told.code, Some(0), "{}", told.stderr);
+        let last = format!("ask {} is settled\n", &asks[1][..8]);
+        assert!(told.stderr.ends_with(&last), "{}", told.stderr);
+        assert!(!told.stderr.contains("neither an open ask"), "{}", told.stderr);
+        let never = home.run(&["asks", "-w", &asks[0]]);
+        assert_eq!(never.code, Some(4), "it was settled before: {}", never.stderr);
     });
 }
 
@@ -173,7 +245,50 @@ fn options_stand_apart_and_a_hint_names_the_ask() {
         let short = &ask[..8];
         let told = home.run(&["answer", &ask, "--option", "3"]).stderr;
         assert!(told.contains(&format!("`agentctl asks {short}` shows them")), "{told}");
+        let told = home.run(&["answer", &ask, "--field", "colour=1"]).stderr;
+        assert!(told.contains("answer each: --field 1=VALUE"), "{told}");
         let told = home.run(&["answer", &ask, "--field", "colour"]).stderr;
-        assert!(told.contains(&format!("`agentctl asks {ask}` shows the ids")), "{told}");
+        assert!(
+            told.contains(&format!("`agentctl asks {ask}` shows the numbers of the questions")),
+            "{told}"
+        );
+    });
+}
+
+/// The socket alone may be removed by anybody; the ask is open as long as its agent waits.
+#[test]
+fn an_open_ask_whose_socket_is_gone_is_not_called_settled() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[permit:true]]", &["--keep"]);
+        let ask = id_of(&ask_of(&home, &id));
+        let live = home.path().join(".local/share/agentctl-demo/live");
+        for entry in std::fs::read_dir(live).expect("there").flatten() {
+            if entry.path().extension().is_some_and(|end| end == "sock") {
+                std::fs::remove_file(entry.path()).expect("removed");
+            }
+        }
+        let told = home.run(&["approve", &ask]);
+        assert_eq!(told.code, Some(5), "{}", told.stderr);
+        assert!(told.stderr.contains("its socket cannot be reached"), "{}", told.stderr);
+        assert!(!told.stderr.contains("not open any more"), "{}", told.stderr);
+        assert_eq!(home.run(&["asks", &ask]).code, Some(0), "it is still listed");
+        let told = home.run(&["stop", "--turn", &id]);
+        assert!(!told.stderr.contains("has ended"), "{}", told.stderr);
+    });
+}
+
+/// A home with a path that does not fit into a socket address.
+#[test]
+fn an_ask_is_answered_in_a_home_with_a_long_path() {
+    sandboxed(|| {
+        let mut home = home();
+        let long = home.path().join("h".repeat(90));
+        std::fs::create_dir(&long).expect("made");
+        home.set("HOME", long.to_string_lossy());
+        let id = launch(&home, "w", "x [[permit:true]] [[hang]]", &["--keep"]);
+        let ask = id_of(&ask_of(&home, &id));
+        let told = home.run(&["approve", &ask]);
+        assert_eq!(told.code, Some(0), "{}", told.stderr);
     });
 }

@@ -13,7 +13,7 @@ use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
 use crate::inbox::{ask_of, id_of, settle_elsewhere};
-use crate::launched::launch;
+use crate::launched::{launch, until_said};
 use crate::terminal::Terminal;
 
 /// The lock of an ask, held: another answer to it is being delivered.
@@ -232,6 +232,20 @@ fn a_pasted_answer_of_two_lines_answers_only_its_question() {
 }
 
 #[test]
+fn a_key_in_upper_case_is_no_answer_to_a_question() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "a", "x [[ask:Why?]] [[hang]]", &[]);
+        ask_of(&home, &id);
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_asked(1);
+        walk.write("Q\n");
+        assert_eq!(walk.code(), Some(0));
+        assert_eq!(open_asks(&home), 1);
+    });
+}
+
+#[test]
 fn enter_alone_answers_nothing_and_the_walk_says_how_many_were_skipped() {
     sandboxed(|| {
         let home = home();
@@ -252,6 +266,85 @@ fn enter_alone_answers_nothing_and_the_walk_says_how_many_were_skipped() {
         assert!(shown.contains("[x] end the turn"), "{shown}");
         assert!(shown.contains("  1 always: touch yes, for this session"), "{shown}");
         assert!(!shown.contains("agentctl answer"), "the keys do the same: {shown}");
+    });
+}
+
+#[test]
+fn a_walk_skips_what_was_settled_and_goes_on_to_what_opened_meanwhile() {
+    sandboxed(|| {
+        let home = home();
+        let [_, second] = ["a", "b"].map(|w| {
+            let id = launch(&home, w, "x [[permit:touch yes]] [[hang]]", &[]);
+            ask_of(&home, &id)
+        });
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_shown("1 of 2");
+        walk.until_asked(1);
+        settle_elsewhere(&home, &second);
+        let third = launch(&home, "c", "x [[permit:touch late]] [[hang]]", &[]);
+        ask_of(&home, &third);
+        walk.write("s\n");
+        walk.until_shown(&format!("ask {} was settled meanwhile", &id_of(&second)[..8]));
+        walk.until_shown("2 of 2");
+        walk.until_asked(2);
+        walk.write("a\n");
+        assert_eq!(walk.code(), Some(0));
+        eventually("it was answered", || home.path().join("c/late").exists().then_some(()));
+        walk.until_shown("1 skipped, 0 left");
+    });
+}
+
+#[test]
+fn an_answer_that_comes_too_late_does_not_end_the_walk() {
+    sandboxed(|| {
+        let home = home();
+        let [first, _] = ["a", "b"].map(|w| {
+            let id = launch(&home, w, "x [[permit:touch yes]] [[hang]]", &[]);
+            ask_of(&home, &id)
+        });
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_asked(1);
+        settle_elsewhere(&home, &first);
+        walk.write("d\n");
+        walk.until_shown("is not open any more");
+        walk.until_asked(2);
+        walk.write("a\n");
+        assert_eq!(walk.code(), Some(4), "the first was not answered");
+        eventually("the second was", || home.path().join("b/yes").exists().then_some(()));
+    });
+}
+
+#[test]
+fn a_secret_is_not_shown_and_the_terminal_shows_keys_again() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[secret:Password?]] [[secret:Again?]] [[say:thanks]]", &[]);
+        ask_of(&home, &id);
+        let shows_keys = |walk: &Typing| {
+            let settings = rustix::termios::tcgetattr(&walk.keyboard).expect("a terminal");
+            settings.local_modes.contains(rustix::termios::LocalModes::ECHO)
+        };
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_asked(1);
+        assert!(!shows_keys(&walk));
+        walk.write("hunter2\n");
+        walk.until_asked(2);
+        assert!(!shows_keys(&walk));
+        let raw = i32::try_from(walk.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = raw.expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
+        assert_eq!(walk.code(), None, "the signal ended it");
+        assert!(shows_keys(&walk));
+        let shown = walk.shown.lock().expect("whole").clone();
+        assert!(!shown.contains("hunter2") && shown.contains("answered  Password?"), "{shown}");
+        let said = home.run(&["logs", &id, "--json"]).stdout;
+        assert!(said.contains("(secret)") && !said.contains("hunter2"), "{said}");
+        let mut walk = Typing::start(&home, &["answer"]);
+        walk.until_asked(1);
+        walk.write("hunter2\n");
+        assert_eq!(walk.code(), Some(0));
+        assert!(shows_keys(&walk));
+        until_said(&home, &id, "thanks");
     });
 }
 

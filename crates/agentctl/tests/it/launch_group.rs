@@ -103,6 +103,58 @@ fn each_agent_has_a_worktree_of_its_own() {
 }
 
 #[test]
+fn one_time_makes_a_worktree_too_and_hints_quote_the_group() {
+    sandboxed(|| {
+        let home = home();
+        let repository = shop(&home);
+        let args = ["demo", "-p", "x [[write:where|here]] [[say:done]]", "--times", "1"];
+        let launched = launch(&home, &[&args[..], &["--group", "release 1"]].concat());
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        until_stopped(&home, launched.stdout.trim());
+        assert_eq!(branches(&repository).len(), 1, "{}", launched.stderr);
+        assert!(!repository.path.join("where").exists(), "the main tree is left alone");
+        let hint = "`agentctl wait --group 'release 1'`, then `agentctl compare 'release 1'`";
+        assert!(launched.stderr.contains(hint), "{}", launched.stderr);
+    });
+}
+
+#[test]
+fn options_for_one_agent_are_refused_with_one_time_too_and_nothing_says_several() {
+    sandboxed(|| {
+        let home = home();
+        let repository = shop(&home);
+        for option in ["--name=painter", "--worktree=painter", "--follow"] {
+            for dry in [&[][..], &["--dry-run"]] {
+                let args = [&["demo", "-p", "x [[say:hi]]", "--times", "1", option], dry].concat();
+                let refused = launch(&home, &args);
+                assert_eq!(refused.code, Some(2), "{args:?}: {}", refused.stderr);
+                let said = "is for one agent, and --times, --matrix or a second --adapter launches a group";
+                assert!(refused.stderr.contains(said), "{args:?}: {}", refused.stderr);
+                assert_untouched(&home, &repository, option);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_hints_for_a_group_that_begins_with_a_dash_can_be_run() {
+    sandboxed(|| {
+        let home = home();
+        let _repository = shop(&home);
+        let args = ["demo", "-p", "x [[say:done]]", "--times", "1", "--group=-x"];
+        let launched = launch(&home, &args);
+        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+        let hint = "`agentctl wait --group=-x`, then `agentctl compare -- -x`";
+        assert!(launched.stderr.contains(hint), "{}", launched.stderr);
+        let shop = home.path().join("shop");
+        for words in [&["wait", "--group=-x"][..], &["compare", "--", "-x"]] {
+            let run: Output = home.command(words).current_dir(&shop).output().into();
+            assert_eq!(run.code, Some(0), "{words:?}: {}", run.stderr);
+        }
+    });
+}
+
+#[test]
 fn an_entry_that_another_git_is_writing_is_waited_for() {
     sandboxed(|| {
         let home = home();
@@ -180,7 +232,7 @@ fn what_cannot_be_launched_is_refused_before_anything_is_made() {
             (&["-p", "x", "--times", "many"], 2, "`many`"),
             (&["-p", "x", "--name", "painter"], 2, "--name is for one agent"),
             (&["-p", "x", "--worktree=painter"], 2, "--worktree=NAME is for one agent"),
-            (&["-p", "x", "--follow"], 2, "--follow shows one conversation"),
+            (&["-p", "x", "--follow"], 2, "--follow is for one agent"),
             (&["-p", "x", "--model", "a", "--model", "b"], 2, "more than once for the slot `demo`"),
             (&["-p", "x", "--group", "***"], 2, "the group `***` cannot be part of a branch name"),
             (&["-p", "x", "--group", " a"], 2, "begins or ends with a space"),
@@ -197,9 +249,6 @@ fn what_cannot_be_launched_is_refused_before_anything_is_made() {
         ];
         for (args, code, expected) in table {
             for dry in [&[][..], &["--dry-run"]] {
-                if dry.len() == 1 && args.contains(&"--follow") {
-                    continue;
-                }
                 let refused = launch(&home, &[&two[..], args, dry].concat());
                 assert_eq!(refused.code, Some(*code), "{args:?} {dry:?}: {}", refused.stderr);
                 assert!(refused.stderr.contains(expected), "{args:?}: {}", refused.stderr);

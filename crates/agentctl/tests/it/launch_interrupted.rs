@@ -1,5 +1,6 @@
 //! Signals while a launch makes its worktrees: everything is removed again, and the command ends by the signal.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -10,9 +11,10 @@ use testkit::{Output, TestHome, eventually, sandboxed};
 
 use crate::home;
 use crate::launch_group::{assert_untouched, shop};
+use crate::launched::script;
 
 /// Writes a program that tells its pid in a file `slow-NAME` of the home and then does not end.
-fn slow(home: &TestHome, name: &str, before: &str) -> PathBuf {
+pub(crate) fn slow(home: &TestHome, name: &str, before: &str) -> PathBuf {
     let told = home.at(&format!("slow-{name}"));
     let script = format!(
         "#!/bin/sh\n{before}\necho $$ > '{}'-\"$AGENTCTL_SLOT\"\nexec sleep 600\n",
@@ -24,7 +26,7 @@ fn slow(home: &TestHome, name: &str, before: &str) -> PathBuf {
 }
 
 /// Returns the pid that such a program told.
-fn told(home: &TestHome, name: &str, slot: &str) -> Pid {
+pub(crate) fn told(home: &TestHome, name: &str, slot: &str) -> Pid {
     let path = home.at(&format!("slow-{name}-{slot}"));
     eventually("a slow program", || {
         let text = std::fs::read_to_string(&path).ok()?;
@@ -38,13 +40,13 @@ fn start(home: &TestHome, args: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
-fn signal(child: &Child, signal: Signal) {
+pub(crate) fn signal(child: &Child, signal: Signal) {
     let pid = Pid::from_raw(child.id().cast_signed()).expect("a pid");
     kill_process(pid, signal).expect("it lives");
 }
 
 /// Waits for the end. Returns its signal and its output.
-fn ended(child: Child) -> (Option<i32>, Output) {
+pub(crate) fn ended(child: Child) -> (Option<i32>, Output) {
     let output = child.wait_with_output().expect("it ends");
     (output.status.signal(), Ok(output).into())
 }
@@ -88,6 +90,30 @@ fn a_signal_during_setup_removes_all_worktrees() {
 }
 
 #[test]
+fn a_signal_while_the_agents_are_waited_for_says_how_many_go_on() {
+    sandboxed(|| {
+        let home = home();
+        shop(&home);
+        let args = ["launch", "demo", "-p", "x [[hang]]", "--times", "2", "--wait"];
+        let mut command = home.command(&args);
+        command.current_dir(home.path().join("shop")).stdin(Stdio::null());
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let line = |line: std::io::Result<String>| line.expect("UTF-8");
+        assert!(stderr.by_ref().map(line).any(|line| line.contains("when they are done")));
+        signal(&child, Signal::INT);
+        let (end, output) = ended(child);
+        assert_eq!(end, Some(Signal::INT.as_raw()), "{output:?}");
+        let rest: Vec<String> = stderr.map(line).collect();
+        assert_eq!(rest, ["error: interrupted: 2 of 2 agents began, and go on"]);
+        for id in output.stdout.lines() {
+            assert_eq!(crate::launched::status(&home, id)["status"], "running");
+        }
+    });
+}
+
+#[test]
 fn a_signal_while_git_adds_worktrees_removes_them() {
     sandboxed(|| {
         let home = home();
@@ -105,29 +131,139 @@ fn a_signal_while_git_adds_worktrees_removes_them() {
     });
 }
 
+/// Waits until a process has ended, reaped or not.
+fn gone(pid: Pid) {
+    eventually("it has ended", || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())
+    });
+}
+
+fn in_shop(home: &TestHome, args: &[&str]) -> Output {
+    home.command(args).current_dir(home.at("shop")).output().into()
+}
+
 #[test]
 fn a_second_signal_ends_the_launch_at_once() {
     sandboxed(|| {
         let home = home();
         let repository = shop(&home);
-        set_up(&home, &slow(&home, "stubborn", "trap '' TERM"));
-        let child = start(&home, &["--worktree=one"]);
+        let child = home.at("child");
+        let before = format!("trap '' TERM\nsleep 600 &\necho $! > '{}'", child.display());
+        set_up(&home, &slow(&home, "stubborn", &before));
+        let launcher = start(&home, &["--worktree=one"]);
         let pid = told(&home, "stubborn", "0");
-        signal(&child, Signal::INT);
-        signal(&child, Signal::TERM);
-        let (end, output) = ended(child);
+        signal(&launcher, Signal::INT);
+        signal(&launcher, Signal::TERM);
+        let (end, output) = ended(launcher);
         assert!(end.is_some(), "{output:?}");
         assert_eq!(output.stderr, "");
-        assert!(test_kill_process(pid).is_ok(), "it did not wait for the setup program");
-        kill_process(pid, Signal::KILL).expect("it lives");
+        gone(pid);
+        let child = std::fs::read_to_string(child).expect("told");
+        gone(Pid::from_raw(child.trim().parse().expect("a pid")).expect("a pid"));
         // The rest is found by the next command.
-        let mut list = home.command(&["worktree", "list", "--json"]);
-        let list: Output = list.current_dir(&repository.path).output().into();
+        let list = in_shop(&home, &["worktree", "list", "--json"]);
         assert_eq!(list.json()["worktrees"][0]["state"], "half-made", "{list:?}");
-        let cleaned = || -> Output {
-            home.command(&["worktree", "clean", "-y"]).current_dir(&repository.path).output().into()
-        };
+        let cleaned = || in_shop(&home, &["worktree", "clean", "-y"]);
         eventually("the rest is removed", || cleaned().stdout.starts_with("removed").then_some(()));
         assert_untouched(&home, &repository, "cleaned");
+    });
+}
+
+#[test]
+fn the_setup_program_ends_with_a_killed_launcher_and_its_files_count_as_work() {
+    sandboxed(|| {
+        let home = home();
+        let repository = shop(&home);
+        set_up(&home, &slow(&home, "setup", "echo made > by-setup; echo made > made.log"));
+        let launcher = start(&home, &["--worktree=one"]);
+        let pid = told(&home, "setup", "0");
+        signal(&launcher, Signal::KILL);
+        assert_eq!(ended(launcher).0, Some(Signal::KILL.as_raw()));
+        gone(pid);
+        let list = in_shop(&home, &["worktree", "list", "--json"]);
+        assert_eq!(list.json()["worktrees"][0]["state"], "half-made", "{list:?}");
+        let kept = in_shop(&home, &["worktree", "clean", "-y"]);
+        assert!(kept.stdout.starts_with("kept"), "{kept:?}");
+        assert!(kept.stdout.contains("1 file is not committed"), "{kept:?}");
+        let forced = in_shop(&home, &["worktree", "clean", "one", "--force", "--ignored"]);
+        assert!(forced.stdout.starts_with("removed"), "{forced:?}");
+        assert!(forced.stdout.contains("saved as refs/agentctl/rescued/"), "{forced:?}");
+        assert_eq!(
+            repository.git(["for-each-ref", "--format=%(refname)", "refs/heads"]),
+            "refs/heads/main"
+        );
+    });
+}
+
+/// The agent runs and has not told its session id: it is stopped as after the deadline, and its worktree is removed.
+#[test]
+fn a_signal_while_agents_start_stops_them_and_removes_their_worktrees() {
+    sandboxed(|| {
+        let home = home();
+        let repository = shop(&home);
+        let started = home.at("started");
+        let agent = format!("echo $$ >> '{}'; exec sleep 600", started.display());
+        script(&home, "codex", &agent);
+        let pids = |count: usize| -> Vec<Pid> {
+            eventually("the agents run", || {
+                let text = std::fs::read_to_string(&started).ok()?;
+                let pids: Vec<_> = text.lines().filter_map(|pid| pid.parse().ok()).collect();
+                (pids.len() == count).then(|| pids.into_iter().filter_map(Pid::from_raw).collect())
+            })
+        };
+        let launches: [(&[&str], usize); 2] = [(&["--worktree=one"], 1), (&["--times", "3"], 3)];
+        for (args, count) in launches {
+            let mut command = home.command(&[&["launch", "codex", "-p", "x"], args].concat());
+            command.current_dir(&repository.path).stdin(Stdio::null());
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+            let child = child.expect("it starts");
+            let pids = pids(count);
+            signal(&child, Signal::TERM);
+            let (end, output) = ended(child);
+            assert_eq!(end, Some(Signal::TERM.as_raw()), "{args:?}: {output:?}");
+            let lines =
+                |words: &str| output.stderr.lines().filter(|line| line.contains(words)).count();
+            assert_eq!(lines("worktree ~/shop.worktrees/"), count, "{}", output.stderr);
+            let stopped = "interrupted: codex had not told its session id and was stopped";
+            assert_eq!(lines(stopped), count, "{}", output.stderr);
+            for pid in pids {
+                assert!(test_kill_process(pid).is_err(), "{args:?}: an agent runs");
+            }
+            let refs = repository.git(["for-each-ref", "--format=%(refname)"]);
+            assert_eq!(refs, "refs/heads/main", "{args:?}");
+            assert!(!home.path().join("shop.worktrees").exists(), "{args:?}");
+            std::fs::remove_file(&started).expect("removed");
+        }
+    });
+}
+
+#[test]
+fn a_signal_leaves_agents_that_have_begun_and_stops_the_others() {
+    sandboxed(|| {
+        let home = home();
+        let repository = shop(&home);
+        let started = home.at("started");
+        let agent = format!("echo $$ > '{}'; exec sleep 600", started.display());
+        script(&home, "codex", &agent);
+        let args = ["launch", "--adapter", "demo", "--adapter", "codex", "--group", "g", "-p"];
+        let mut command = home.command(&[&args[..], &["x [[tool:exec sleep 600]]"]].concat());
+        command.current_dir(&repository.path).stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("it starts");
+        let mut id = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut id).expect("told");
+        eventually("the other one runs", || started.exists().then_some(()));
+        signal(&child, Signal::INT);
+        let (end, output) = ended(child);
+        assert_eq!(end, Some(Signal::INT.as_raw()), "{output:?}");
+        assert!(
+            output.stderr.contains("interrupted: 1 of 2 agents began, and go on"),
+            "{output:?}"
+        );
+        let id = id.trim();
+        assert_eq!(home.run(&["status", id, "--json"]).json()["id"], id);
+        let refs = repository.git(["for-each-ref", "--format=%(refname)", "refs/heads"]);
+        assert_eq!(refs, "refs/heads/agentctl/g/demo\nrefs/heads/main");
     });
 }

@@ -28,6 +28,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod documents;
+mod dry_run;
 mod event_sinks;
 mod events;
 mod events_agents;
@@ -39,15 +40,19 @@ mod events_once;
 mod fixtures;
 mod fuses;
 mod fuses_firing;
+mod git_environment;
 mod help;
+mod hints;
 mod honest_errors;
 mod hook_page;
 mod hooks;
 mod hostile;
 mod inbox;
 mod inbox_bars;
+mod inbox_shown;
 mod inbox_told;
 mod inbox_walk;
+mod inbox_words;
 mod launch;
 mod launch_group;
 mod launch_interrupted;
@@ -64,6 +69,7 @@ mod matrix;
 mod mcp;
 mod mcp_below;
 mod mcp_client;
+mod mcp_refusals;
 mod metrics;
 mod names;
 mod notify;
@@ -112,6 +118,7 @@ mod tidy;
 mod time_zone;
 mod top;
 mod typed;
+mod unwritable;
 mod usage_errors;
 mod virtual_screen;
 mod wait;
@@ -120,15 +127,18 @@ mod watched_lists;
 mod web;
 mod web_documents;
 mod web_orders;
+mod web_socket;
 mod web_together;
 mod webhooks;
 mod webhooks_daemon;
 mod webhooks_where;
 mod worktree_clean;
 mod worktree_faults;
+mod worktree_interrupted;
 mod worktrees;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 use testkit::TestHome;
@@ -153,6 +163,20 @@ fn configure(home: &TestHome, short: &[(&str, &str)], more: &str) {
     // It may hold a token; a secret that others may read is warned about.
     std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .expect("set");
+}
+
+/// Lets agents answer for others, and waits until an agent that begins now began clearly after that change.
+fn let_agents_answer_others(home: &TestHome) {
+    configure(home, &[], "[answers]\nagents = \"others\"\n");
+    until_change_counts(&home.at(".config/agentctl/config.toml"));
+}
+
+/// Waits until the change of a configuration file is older than the grain of the kernel's clocks.
+fn until_change_counts(file: &Path) {
+    let written = std::fs::metadata(file).and_then(|meta| meta.modified()).expect("written");
+    testkit::eventually("the change is older than the grain of the kernel's clocks", || {
+        written.elapsed().is_ok_and(|age| age > Duration::from_millis(100)).then_some(())
+    });
 }
 
 /// Where the recorded homes lie.

@@ -138,6 +138,12 @@ fn every_result_keeps_to_its_schema_and_equals_the_command_line() {
         let blocked = check("wait_for", &server.call("wait_for", json!({"ids": ["anna"]})));
         assert_eq!((&blocked["reached"], &blocked["end"]), (&json!(false), &json!("blocked")));
         assert_eq!(blocked["asks"].as_array().map(Vec::len), Some(1));
+        let told = |name: &str, part: &str| {
+            let entry = tools.iter().find(|entry| entry["name"] == name).expect("the tool");
+            entry.pointer(part).map(Value::to_string).unwrap_or_default()
+        };
+        assert!(told("wait_for", "/description").contains("after `blocked` a person must answer"));
+        assert!(!told("wait_for", "/inputSchema/$defs").contains("or a human is needed"));
         let listed = check("list_sessions", &server.call("list_sessions", json!({})));
         let mut own = home.run(&["list", "--json"]).json();
         own["sessions"][0]["evidence"] = json!([]);
@@ -215,7 +221,10 @@ fn failures_have_the_code_sentence_and_hint_of_the_command_line() {
         let launched = json!({"adapter": "demo", "prompt": "x", "cwd": "/nowhere"});
         let launched = server.error("launch", launched);
         let args = ["launch", "demo", "-p", "x", "--cwd", "/nowhere", "--json"];
-        assert_eq!(launched, own(&args));
+        let mut expected = own(&args);
+        assert_eq!(expected["hint"], "name another directory with --cwd");
+        expected["hint"] = "name another directory with `cwd`".into();
+        assert_eq!(launched, expected);
         for (tool, arguments) in [
             ("list_sessions", json!({"limit": 0})),
             ("list_sessions", json!({"limit": 201})),

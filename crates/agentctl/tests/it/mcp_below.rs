@@ -8,7 +8,7 @@ use testkit::{TestHome, eventually, sandboxed};
 
 use crate::launched::{folder, launch, marked, script, shims, status, until_stopped};
 use crate::mcp_client::{initialize, tool_call};
-use crate::{configure, home};
+use crate::{configure, home, let_agents_answer_others};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_agentctl");
 
@@ -105,7 +105,7 @@ fn an_agent_may_not_stop_its_own_run_by_the_id_of_the_run() {
 fn an_agent_below_another_may_not_act_on_its_launcher() {
     sandboxed(|| {
         let home = home();
-        configure(&home, &[], "[answers]\nagents = \"others\"\n");
+        let_agents_answer_others(&home);
         let parent = home.path().join("parent.id");
         let ask = home.path().join("ask.id");
         // The child waits until its launcher asks, and then tries to answer and to stop it.
@@ -291,7 +291,7 @@ fn an_agent_that_launches_itself_ends_at_depth_two() {
     });
 }
 
-/// The launch runs in a process that an agent left behind, after the agent and its shim have ended.
+/// The launch runs in a process that an agent left behind, after the agent has ended and its shim was killed.
 #[test]
 fn a_process_that_outlives_its_agent_is_still_below_it() {
     sandboxed(|| {
@@ -301,9 +301,11 @@ fn a_process_that_outlives_its_agent_is_still_below_it() {
         let text = format!(
             "n=$1; mkdir -p {at}/level$n\n\
              echo \"x [[tool:{at}/bin/orphan $((n + 1))]]\" > {at}/prompt$n\n\
-             p=$$; until tr '\\0' ' ' < /proc/$p/cmdline | grep -q ' shim '; do\n\
-             p=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$p/status); [ $p -gt 1 ] || break; done\n\
-             (while [ $p -gt 1 ] && grep -q '^State:[[:space:]]*[A-Ya-y]' /proc/$p/status 2> /dev/null; do sleep 0.1; done\n\
+             lives() {{ [ $1 -gt 1 ] && grep -q '^State:[[:space:]]*[A-Ya-y]' /proc/$1/status 2> /dev/null; }}\n\
+             a=0; p=$$; until tr '\\0' ' ' < /proc/$p/cmdline | grep -q ' shim '; do\n\
+             a=$p; p=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$p/status); [ $p -gt 1 ] || break; done\n\
+             (if [ $p -gt 1 ]; then\n\
+             while lives $a; do sleep 0.1; done; kill -9 $p; while lives $p; do sleep 0.1; done; fi\n\
              {PROGRAM} launch demo --prompt-file {at}/prompt$n --cwd {at}/level$n > {at}/said$n 2>&1\n\
              echo $? > {at}/code$n.part; mv {at}/code$n.part {at}/code$n) < /dev/null > /dev/null 2>&1 &"
         );
@@ -375,6 +377,63 @@ fn limits_are_those_of_the_configuration_of_the_first_agent() {
     });
 }
 
+/// An agent that changes the configuration file has the limits of before, and so have the agents that it launches.
+#[test]
+fn limits_that_an_agent_has_raised_do_not_count() {
+    sandboxed(|| {
+        let home = home();
+        let file = home.at(".config/agentctl/config.toml");
+        let nested = nest(&home, "");
+        let raising = format!(
+            "printf '[limits]\\ndepth = 9\\nchildren = 99\\n' > {}\nexec {nested} 1",
+            file.display()
+        );
+        let raising = script(&home, "raising", &raising);
+        launch(&home, "first", &format!("x [[tool:{}]] [[hang]]", raising.display()), &[]);
+        for (level, expected) in [(1, 0), (2, 0), (3, 5)] {
+            assert_eq!(code(&home, level), expected, "{}", said(&home, level));
+        }
+    });
+}
+
+/// A launched agent may launch at once, in the moment in which the process that launched it ends.
+#[test]
+fn a_launch_is_not_refused_because_a_process_above_ends() {
+    const ROUNDS: u32 = 20;
+    sandboxed(|| {
+        let home = home();
+        configure(&home, &[], "[limits]\nchildren = 99\n");
+        crate::until_change_counts(&home.at(".config/agentctl/config.toml"));
+        let at = home.path();
+        let at = at.display();
+        let launching = |round: u32, level: u32| {
+            let cwd = folder(&home, &format!("level{level}-{round}"));
+            format!(
+                "{PROGRAM} launch demo --prompt-file {at}/prompt{level} --cwd {cwd} 2>> {at}/errors"
+            )
+        };
+        home.write("prompt2", "x");
+        let mut rounds = String::new();
+        for round in 0..ROUNDS {
+            let inner = script(&home, &format!("inner{round}"), &launching(round, 2));
+            let prompt =
+                home.write(&format!("prompt1-{round}"), format!("x [[tool:{}]]", inner.display()));
+            let outer =
+                launching(round, 1).replace(&format!("{at}/prompt1"), &prompt.to_string_lossy());
+            rounds.push_str(&format!("{outer}\n"));
+        }
+        let rounds = script(&home, "rounds", &rounds);
+        launch(&home, "first", &format!("x [[tool:{}]] [[hang]]", rounds.display()), &[]);
+        let errors = home.path().join("errors");
+        eventually("all launches have succeeded, or one has not", || {
+            let errors = fs::read_to_string(&errors).unwrap_or_default();
+            assert!(!errors.contains("error:"), "{errors}");
+            let listed = home.run(&["list", "-a", "-q"]).stdout.lines().count();
+            (listed == 1 + 2 * ROUNDS as usize).then_some(())
+        });
+    });
+}
+
 #[test]
 fn a_smaller_limit_counts_for_the_first_agent() {
     sandboxed(|| {
@@ -423,6 +482,32 @@ fn never_more_than_eight_children_live_however_many_are_launched_at_once() {
         let left: Vec<u32> = marked().iter().map(|process| process.pid).collect();
         let own = status(&home, &parent)["pid"].clone();
         assert_eq!(left.iter().map(|pid| json!(pid)).collect::<Vec<_>>(), [own]);
+    });
+}
+
+#[test]
+fn an_ended_child_that_left_a_process_behind_takes_no_place() {
+    sandboxed(|| {
+        let home = home();
+        configure(&home, &[], "[limits]\nchildren = 1\n");
+        let at = home.path();
+        let leave = script(&home, "leave", "setsid sleep 600 < /dev/null > /dev/null 2>&1 &");
+        let (leave, at) = (leave.display(), at.display());
+        let text = format!(
+            "for n in 1 2 3; do\n\
+             {PROGRAM} launch demo -p 'x [[tool:{leave}]]' --cwd {at}/c$n --wait > {at}/out$n 2> {at}/err$n\n\
+             echo $? > {at}/code$n; done"
+        );
+        let nested = script(&home, "nested", &text);
+        for n in 1..=3 {
+            folder(&home, &format!("c{n}"));
+        }
+        launch(&home, "parent", &format!("x [[tool:{}]] [[hang]]", nested.display()), &[]);
+        for n in 1..=3 {
+            let said = fs::read_to_string(home.at(&format!("err{n}"))).unwrap_or_default();
+            assert_eq!(code(&home, n), 0, "{said}");
+        }
+        assert_eq!(shims().len(), 4, "each shim stays above what its agent left behind");
     });
 }
 

@@ -40,7 +40,7 @@ fn a_prompt_that_is_missing_or_given_twice_is_one_sentence_with_the_right_hint()
             (
                 vec!["launch", "fix the test"],
                 "`fix the test` is not an adapter, and no prompt is given",
-                "`agentctl launch -p \"fix the test\"`",
+                "`agentctl launch -p 'fix the test'`",
             ),
             (vec!["launch", "nosuch"], "`nosuch` is not an adapter", "adapters: claude-code"),
             (
@@ -61,7 +61,7 @@ fn a_prompt_that_is_missing_or_given_twice_is_one_sentence_with_the_right_hint()
             (
                 vec!["resume", "use blue"],
                 "no session is named, or no message is given: `use blue`",
-                "`agentctl resume -p \"use blue\"`",
+                "`agentctl resume -p 'use blue'`",
             ),
         ] {
             let refused = home.run(&args);

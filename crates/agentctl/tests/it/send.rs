@@ -1,15 +1,18 @@
 //! `send`: messages to live sessions, and `stop --turn`.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use testkit::{Output, TestHome, eventually, sandboxed};
 
+use crate::daemon::signal;
 use crate::home;
 use crate::inbox::ask_of;
 use crate::inbox_bars::rounds;
-use crate::launched::{launch, status, until_said, until_stopped};
+use crate::launched::{folder, launch, status, until_said, until_stopped};
 use crate::wait::Running;
 
 fn kept(home: &TestHome, cwd: &str, prompt: &str) -> String {
@@ -77,7 +80,8 @@ fn a_one_shot_run_takes_no_message() {
         let refused = home.run(&["send", &id, "hello"]);
         assert_eq!(refused.code, Some(5), "{}", refused.stderr);
         assert!(refused.stderr.contains("--keep"), "{}", refused.stderr);
-        assert!(refused.stderr.contains(&format!("`agentctl send {id}`")), "{}", refused.stderr);
+        let command = format!("`agentctl send {id} \"MESSAGE\"`");
+        assert!(refused.stderr.contains(&command), "{}", refused.stderr);
         assert_eq!(said(&home, &id).len(), 1);
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
     });
@@ -163,6 +167,157 @@ fn stop_turn_ends_the_tool_and_keeps_the_process() {
         for id in [&id, &other] {
             assert_eq!(home.run(&["stop", id]).code, Some(0));
         }
+        until_stopped(&home, &id);
+    });
+}
+
+#[test]
+fn a_paused_session_gets_no_order_that_it_would_carry_out_later() {
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:one]]");
+        assert_eq!(home.run(&["send", &id, "go [[tool:sleep 100]]"]).code, Some(0));
+        eventually("the tool runs", || {
+            (status(&home, &id)["reason"]["kind"] == "tool").then_some(())
+        });
+        let pid = u32::try_from(status(&home, &id)["pid"].as_u64().expect("a pid")).expect("small");
+        signal(pid, Signal::STOP);
+        eventually("it is paused", || {
+            (status(&home, &id)["reason"]["kind"] == "paused").then_some(())
+        });
+        let refused = home.run(&["stop", "--turn", &id]);
+        // Before anything is asserted: the sandbox of a failed test waits for a stopped process.
+        signal(pid, Signal::CONT);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(refused.stderr.contains(&format!("`kill -CONT {pid}`")), "{}", refused.stderr);
+        eventually("the tool goes on", || {
+            (status(&home, &id)["reason"]["kind"] == "tool").then_some(())
+        });
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}
+
+#[test]
+fn whether_a_turn_is_running_is_not_claimed_where_the_status_is_unknown() {
+    sandboxed(|| {
+        let home = home();
+        let id = kept(&home, "w", "x [[say:one]]");
+        let pid = status(&home, &id)["pid"].clone();
+        let path = format!(".local/share/agentctl-demo/live/{pid}.json");
+        let record = std::fs::read_to_string(home.path().join(&path)).expect("a record");
+        home.write(&path, "{");
+        let row = status(&home, &id);
+        assert_eq!(row["status"], "unknown", "{row}");
+        let told = home.run(&["stop", "--turn", &id]);
+        assert_eq!(told.code, Some(3), "{}", told.stderr);
+        assert!(told.stderr.contains("has a running turn is not known ("), "{}", told.stderr);
+        assert!(told.stderr.contains(&format!("`agentctl why {id}`")), "{}", told.stderr);
+        home.write(&path, record);
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}
+
+/// The socket of an agent that another process has replaced by its own: nothing is sent to it.
+#[test]
+fn a_forged_socket_gets_nothing_and_that_is_known() {
+    sandboxed(|| {
+        let home = home();
+        let asking = launch(&home, "w", "x [[permit:true]] [[hang]]", &[]);
+        let ask = ask_of(&home, &asking)["id"].as_str().expect("an id").to_owned();
+        let idle = kept(&home, "v", "x [[say:one]]");
+        let forge = |id: &str| {
+            let socket =
+                format!(".local/share/agentctl-demo/live/{}.sock", status(&home, id)["pid"]);
+            let path = home.path().join(socket);
+            std::fs::rename(&path, path.with_extension("own")).expect("it listens");
+            (std::os::unix::net::UnixListener::bind(&path).expect("bound"), path)
+        };
+        let forged = [forge(&asking), forge(&idle)];
+        let orders: [&[&str]; 3] =
+            [&["answer", &ask, "--allow"], &["stop", "--turn", &asking], &["send", &idle, "hello"]];
+        for order in orders {
+            let told = home.run(order);
+            assert_eq!(told.code, Some(5), "{order:?}: {}", told.stderr);
+            assert!(told.stderr.contains("is served by another process"), "{}", told.stderr);
+        }
+        for (_listener, path) in forged {
+            std::fs::rename(path.with_extension("own"), &path).expect("put back");
+        }
+        assert_eq!(home.run(&["answer", &ask, "--allow"]).code, Some(0));
+        for id in [&asking, &idle] {
+            assert_eq!(home.run(&["stop", id]).code, Some(0));
+        }
+    });
+}
+
+/// Returns the idle times of the fuses that end kept sessions.
+fn idle_fuses(home: &TestHome) -> Vec<u64> {
+    let fuses = home.run(&["fuses", "--json"]).json()["fuses"].as_array().cloned();
+    let kept = fuses.unwrap_or_default().into_iter().filter(|fuse| fuse["label"] == "keep");
+    kept.filter_map(|fuse| fuse["idle_ms"].as_u64()).collect()
+}
+
+#[test]
+fn a_kept_session_that_ended_is_kept_again_and_asks_as_before() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("AGENTCTL_NO_DAEMON", "1");
+        let id = launch(&home, "w", "x [[say:one]]", &["--keep=30m", "--ask=1h"]);
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        until_stopped(&home, &id);
+        assert!(idle_fuses(&home).is_empty(), "the limit is over with the run");
+        let sent = home.run(&["send", &id, "back [[say:two]]", "--wait"]);
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        let told = "it goes on with --keep=30m and --ask, like its last run";
+        assert!(sent.stderr.contains(told), "{}", sent.stderr);
+        assert!(sent.stderr.contains("AGENTCTL_NO_DAEMON"), "its fuse needs one: {}", sent.stderr);
+        assert_eq!(status(&home, &id)["status"], "idle", "it stays");
+        assert_eq!(idle_fuses(&home), [1_800_000]);
+        assert_eq!(home.run(&["send", &id, "p [[permit:true]]"]).code, Some(0));
+        assert!(ask_of(&home, &id)["until"].is_string(), "it does not wait without a limit");
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        until_stopped(&home, &id);
+        let sent = home.run(&["resume", &id, "--keep=5m", "three"]);
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        assert!(sent.stderr.contains("it goes on with --ask, like"), "{}", sent.stderr);
+        assert_eq!(idle_fuses(&home), [300_000], "a flag comes first");
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        until_stopped(&home, &id);
+        let sent = home.run(&["resume", &id, "--keep", "four"]);
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        assert!(idle_fuses(&home).is_empty(), "it stays without a limit");
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+    });
+}
+
+#[test]
+fn a_kept_session_has_its_limit_when_its_id_is_printed() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("AGENTCTL_NO_DAEMON", "1");
+        folder(&home, "w");
+        let mut command = home.command(&["launch", "demo", "--cwd", "w", "--keep=30m", "-p", "x"]);
+        let mut launcher = command.stdout(Stdio::piped()).spawn().expect("started");
+        let mut line = String::new();
+        let stdout = launcher.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).expect("read");
+        // Killed before it can do anything else.
+        launcher.kill().expect("killed");
+        launcher.wait().expect("waited");
+        assert_eq!(idle_fuses(&home), [1_800_000]);
+        assert_eq!(home.run(&["stop", line.trim()]).code, Some(0));
+    });
+}
+
+#[test]
+fn a_session_that_was_not_kept_is_not_kept_by_a_message() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:one]]", &[]);
+        until_stopped(&home, &id);
+        let sent = home.run(&["send", &id, "back [[say:two]]", "--wait"]);
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        assert!(!sent.stderr.contains("last run"), "{}", sent.stderr);
         until_stopped(&home, &id);
     });
 }

@@ -176,6 +176,20 @@ fn a_resumed_session_is_not_said_to_be_ended_by_the_stop_of_an_earlier_run() {
 }
 
 #[test]
+fn a_session_continued_by_hand_is_not_said_to_be_ended_by_the_stop_of_its_run() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[hang]]", &[]);
+        until_asked(&home, &id);
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
+        assert_eq!(until_recorded(&home, &id)["ended_by"]["kind"], "stop");
+        let agent = home.run(&["demo-agent", "--resume", &id, "-p", "y [[say:ok]]"]);
+        assert_eq!(agent.code, Some(0), "{}", agent.stderr);
+        assert_eq!(status(&home, &id)["ended_by"]["kind"], "itself");
+    });
+}
+
+#[test]
 fn an_order_from_after_the_end_is_not_the_cause() {
     sandboxed(|| {
         let home = home();

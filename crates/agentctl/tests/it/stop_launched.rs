@@ -152,6 +152,54 @@ fn a_session_that_stops_itself_leaves_no_process() {
 }
 
 #[test]
+fn what_an_earlier_run_of_the_session_left_behind_is_ended_too() {
+    sandboxed(|| {
+        let home = home();
+        let (one, two) = (home.at("pids/one"), home.at("pids/two"));
+        std::fs::create_dir_all(home.at("pids")).expect("made");
+        let leave = |pid: &Path, before: &str| {
+            let text = format!(
+                "(setsid {before}sh -c 'echo $$ > {pid}; exec sleep 600' </dev/null >/dev/null 2>&1 &)\n\
+                 until [ -s {pid} ]; do :; done",
+                pid = pid.display()
+            );
+            home.write(&format!("{}.sh", pid.display()), text)
+        };
+        // The second one is an orphan of another session, which stays.
+        let id = start(&home, &leave(&one, "env -i "), &["--wait"]);
+        let other = launch(
+            &home,
+            "other",
+            &format!("x [[tool:sh {}]]", leave(&two, "").display()),
+            &["--wait"],
+        );
+        let sent = home.run(&["send", &id, "again [[say:ok]]", "--wait"]);
+        assert_eq!(sent.code, Some(0), "{sent:?}");
+        let stopped = home.run(&["stop", &id]);
+        assert_eq!(stopped.code, Some(0), "{stopped:?}");
+        assert!(!lives(written_pid(&one)), "{stopped:?}");
+        assert!(lives(written_pid(&two)), "{stopped:?}");
+        assert_eq!(home.run(&["stop", &other]).code, Some(0));
+        assert!(!lives(written_pid(&two)));
+        eventually("the shims end by themselves", || shims().is_empty().then_some(()));
+    });
+}
+
+#[test]
+fn the_run_of_an_ended_agent_can_be_removed_while_a_process_that_it_left_behind_lives() {
+    sandboxed(|| {
+        let home = home();
+        let leave = home.write("leave.sh", "setsid sleep 600 </dev/null >/dev/null 2>&1 &\n");
+        let id = start(&home, &leave, &["--wait"]);
+        assert_eq!(shims().len(), 1, "it stays above the process");
+        let pruned = home.run(&["prune", "-n", "--json"]).json();
+        assert_eq!(pruned["pruned"].as_array().map(Vec::len), Some(1), "{pruned}");
+        let removed = home.run(&["rm", &id]);
+        assert_eq!(removed.code, Some(0), "{}", removed.stderr);
+    });
+}
+
+#[test]
 fn a_launch_that_fails_leaves_other_sessions_inside_it_alone() {
     sandboxed(|| {
         let home = home();

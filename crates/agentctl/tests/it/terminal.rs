@@ -111,6 +111,28 @@ fn a_list_fits_the_terminal_and_shortens_the_home() {
 }
 
 #[test]
+fn a_narrow_terminal_shows_which_agents_can_be_answered_and_spoken_to() {
+    sandboxed(|| {
+        let mut home = home();
+        for columns in [80, 160] {
+            let wide = shown(&mut home, columns, &["adapters", "-o", "wide"]);
+            for adapter in agentctl_core::adapters::ALL {
+                for subject in ["asks", "messages"] {
+                    let begin = format!("{subject} {} ", adapter.name());
+                    let has_words = |line: &str| {
+                        let words = line.strip_prefix(&begin).map(str::trim);
+                        words.is_some_and(|words| !words.is_empty() && words != "-")
+                    };
+                    assert!(wide.lines().any(has_words), "{begin}in\n{wide}");
+                }
+            }
+            assert!(wide.contains("asks nobody") && wide.contains("takes none"), "{wide}");
+            assert!(wide.lines().all(|line| line.chars().count() <= columns.into()), "{wide}");
+        }
+    });
+}
+
+#[test]
 fn colour_is_extra_and_can_be_refused() {
     sandboxed(|| {
         let mut home = home();

@@ -220,6 +220,26 @@ fn a_refused_resume_is_reported_with_its_hint() {
 }
 
 #[test]
+fn a_filter_that_is_typed_right_behind_escape_is_no_message() {
+    sandboxed(|| {
+        let mut home = home();
+        let id = launch(&home, "shop", "x [[say:done]]", &["--keep"]);
+        let eye = Eye::start(&mut home, (100, 30), &["top"]);
+        eye.until("the session is idle", |text| text.contains("1 idle"));
+        eye.press("/shop\r");
+        eye.until("the filter is set", |text| text.contains("/shop (1)"));
+        // The bytes come in one read, as on a slow line.
+        eye.press("\x1b/sale");
+        let text = eye.until("another filter", |text| text.contains("/sale"));
+        assert!(!text.contains("message to") && !text.contains("/shop (1)"), "{text}");
+        eye.press("\r");
+        eye.until("no session fits it", |text| text.contains("/sale (0)"));
+        let log = home.run(&["logs", &id, "--json"]).stdout;
+        assert!(!log.contains("ale\""), "nothing was sent: {log}");
+    });
+}
+
+#[test]
 fn of_two_tops_one_answers_and_the_other_greys() {
     sandboxed(|| {
         let mut home = home();
@@ -333,14 +353,21 @@ fn a_selected_session_that_ends_shows_how() {
 fn every_way_to_end_gives_the_terminal_back() {
     sandboxed(|| {
         let mut home = home();
-        for end in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT] {
+        for (end, by_signal) in [
+            (Signal::TERM, false),
+            (Signal::HUP, false),
+            (Signal::INT, false),
+            (Signal::QUIT, true),
+        ] {
             let mut eye = Eye::start(&mut home, (80, 24), &["top"]);
             eye.until("it is shown", |text| text.contains("? help"));
             eye.press("M");
             eye.until("the mouse is on", |text| text.contains("mouse on"));
             signal(eye.child.id(), end);
             let status = eye.child.wait().expect("ends");
-            assert!(status.success() || status.signal().is_some(), "{end:?}: {status}");
+            let ended = if by_signal { status.signal() } else { status.code() };
+            let expected = if by_signal { end.as_raw() } else { 0 };
+            assert_eq!(ended, Some(expected), "{end:?}: {status}");
             eye.is_given_back();
         }
     });

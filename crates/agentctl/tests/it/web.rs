@@ -492,6 +492,11 @@ fn addresses_beyond_this_machine_need_a_word() {
         for wrong in ["x", "127.0.0.1", "unix:relative", "localhost:99999999"] {
             assert_eq!(home.run(&["web", "--listen", wrong]).code, Some(2), "{wrong}");
         }
+        for wrong in ["https://box.example", "a:b"] {
+            let refused = home.run(&["web", "--name", wrong]);
+            assert_eq!(refused.code, Some(2), "{wrong}");
+            assert!(refused.stderr.contains("without https://"), "{}", refused.stderr);
+        }
         let mut command = home.command(&["web", "--listen", "0.0.0.0:0", "--insecure"]);
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut web = Web::of(piped.spawn().expect("started"));

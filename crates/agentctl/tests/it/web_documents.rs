@@ -75,6 +75,23 @@ fn documents_equal_those_of_the_command_line() {
 }
 
 #[test]
+fn a_base_that_names_no_commit_is_named_as_in_the_address() {
+    sandboxed(|| {
+        let home = home();
+        let cwd = crate::launched::folder(&home, "w");
+        let git = std::process::Command::new("git").args(["init", "-q", &cwd]).status();
+        assert!(git.expect("git").success());
+        let id = launch(&home, "w", "x", &[]);
+        let web = Web::start(&home, &[]);
+        let answer = web.get(&web.token(), &format!("/api/diff?id={id}&base=nope"));
+        assert_eq!(answer.code, 400, "{}", answer.body);
+        assert_eq!(answer.json()["error"]["message"], "`base`: `nope` names no commit");
+        let printed = home.run(&["diff", &id, "--base", "nope"]);
+        assert!(printed.stderr.contains("--base: `nope` names no commit"), "{}", printed.stderr);
+    });
+}
+
+#[test]
 fn a_conversation_is_read_in_pages() {
     sandboxed(|| {
         let home = home();

@@ -11,7 +11,8 @@ use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
 use crate::inbox::ask_of;
-use crate::launched::{launch, status, until_stopped};
+use crate::launched::{folder, launch, script, status, until_stopped};
+use crate::mcp_client::Mcp;
 use crate::web::Web;
 
 /// A page that reads its stream.
@@ -148,11 +149,22 @@ fn sessions_are_launched_spoken_to_and_stopped() {
         let id = launched.json()["id"].as_str().expect("an id").to_owned();
         until_stopped(&home, &id);
         assert_eq!(status(&home, &id)["name"], "a");
+        let absent = json!({"adapter": "demo", "prompt": "x", "cwd": "/nowhere"});
+        let absent = web.post(&token, "/api/launch", &absent).json();
+        assert_eq!(absent["error"]["hint"], "name another directory with `cwd`", "{absent}");
         let message = json!({"session": id, "text": "more [[hang]]"});
         let sent = web.post(&token, "/api/send", &message);
         assert_eq!(sent.code, 200, "an ended session is resumed: {}", sent.body);
         assert_eq!(sent.json()["id"], json!(id));
         eventually("it works", || (status(&home, &id)["status"] == "running").then_some(()));
+        let busy = web.post(&token, "/api/send", &message).json();
+        let hint = "a message after its end resumes it; a launch with `keep` starts one that stays";
+        assert_eq!(busy["error"]["hint"], hint, "{busy}");
+        let wrong = web.post(&token, "/api/stop", &json!({"id": "a", "force": true})).json();
+        let message = wrong["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.ends_with(": unknown field `force`"), "{wrong}");
+        let wrong = web.post(&token, "/api/stop", &json!({"id": {"secret": true}})).json();
+        assert!(!wrong["error"]["message"].to_string().contains("secret"), "{wrong}");
         let occupied = web.post(&token, "/api/launch", &order);
         assert_eq!(
             (occupied.code, occupied.json()["error"]["code"].clone()),
@@ -176,6 +188,73 @@ fn sessions_are_launched_spoken_to_and_stopped() {
             let answer = web.post(&token, path, &body);
             assert_eq!(answer.code, code, "{path} {body}: {}", answer.body);
         }
+    });
+}
+
+#[test]
+fn no_agent_is_launched_with_all_permissions() {
+    sandboxed(|| {
+        let home = home();
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        let cwd = home.path().display().to_string();
+        let order = |permissions: &str| json!({"adapter": "demo", "prompt": "x", "cwd": cwd, "permissions": permissions});
+        let refused = web.post(&token, "/api/launch", &order("bypass"));
+        assert_eq!(refused.code, 409, "{}", refused.body);
+        let error = &refused.json()["error"];
+        assert_eq!(error["code"], "refused", "{error}");
+        assert!(error["hint"].to_string().contains("agentctl launch --permissions bypass"));
+        assert_eq!(home.run(&["runs", "--json"]).json()["runs"], json!([]), "nothing was begun");
+        for permissions in ["edits", "default"] {
+            let launched = web.post(&token, "/api/launch", &order(permissions));
+            assert_eq!(launched.code, 200, "{permissions}: {}", launched.body);
+            until_stopped(&home, launched.json()["id"].as_str().expect("an id"));
+        }
+    });
+}
+
+/// The configuration may give agents of a terminal all permissions: those of the page and of other agents get none of it.
+#[test]
+fn configured_bypass_counts_in_a_terminal_only() {
+    sandboxed(|| {
+        let mut home = home();
+        home.set("ANTHROPIC_API_KEY", "k");
+        crate::configure(&home, &[], "permissions = \"bypass\"\n");
+        let (id, cwd) = ("0c2f8f8e-1111-4222-8333-123456789abc", folder(&home, "w"));
+        let slug = cwd.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let message = json!({"role": "user", "content": "first"});
+        let line = json!({"type": "user", "message": message, "uuid": "u", "cwd": cwd, "sessionId": id,
+            "timestamp": "2026-11-15T10:00:00.000Z"});
+        home.write(&format!(".claude/projects/{slug}/{id}.jsonl"), format!("{line}\n"));
+        let told = r#"printf '%s ' "$@" > "$HOME/args"; for id in "$@"; do case "$id" in ????????-*) break; esac; done"#;
+        let init = r#"echo '{"type":"system","subtype":"init","session_id":"'$id'"}'"#;
+        script(&home, "claude", &format!("{told}; {init}"));
+        let given = |what: &str| {
+            let path = home.path().join("args");
+            let given = fs::read_to_string(&path).expect("the agent was started");
+            fs::remove_file(path).expect("removed");
+            assert!(given.contains(what), "{given}");
+            given.contains("--dangerously-skip-permissions")
+        };
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        let order = json!({"adapter": "claude-code", "prompt": "x", "cwd": cwd});
+        web.post(&token, "/api/launch", &order);
+        assert!(!given("--session-id"), "a launch from the page");
+        web.post(&token, "/api/send", &json!({"session": id, "text": "second"}));
+        assert!(!given("--resume"), "a resume from the page");
+        let mut mcp = Mcp::start(&home, &["--allow-control"]);
+        mcp.call("launch", json!({"adapter": "claude-code", "prompt": "x", "cwd": cwd}));
+        assert!(!given("--session-id"), "a launch through the MCP server");
+        mcp.call("send", json!({"id": id, "text": "second"}));
+        assert!(!given("--resume"), "a resume through the MCP server");
+        assert_eq!(
+            home.run(&["resume", id, "second"]).code,
+            Some(1),
+            "the message is not recorded"
+        );
+        assert!(given("--resume"), "the terminal of a person");
+        assert_eq!(web.get(&token, "/api/begin").json()["permissions"], "bypass");
     });
 }
 
@@ -390,9 +469,9 @@ fn a_process_that_an_agent_left_behind_gives_no_order() {
         assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
         assert!(answer.contains("has ended and started this process"), "{answer}");
         assert!(answer.contains("that no agent has started"), "{answer}");
-        // In a terminal the shell in which an agent has run may answer.
+        // The command line refuses the mark as well.
         let mut answer = home.command(&["answer", &crate::inbox::id_of(&ask), "--allow"]);
         answer.env("AGENTCTL_RUN", format!("v1:{run}:4000000:1"));
-        assert!(answer.output().expect("run").status.success());
+        assert_eq!(answer.output().expect("run").status.code(), Some(5));
     });
 }

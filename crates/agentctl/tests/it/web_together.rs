@@ -98,6 +98,65 @@ fn slow_launches_delay_no_question_and_no_answer() {
     });
 }
 
+/// Sets a filter of a repository that blocks until there is a file `go`; each run of it adds a line to `begun`.
+fn slow_filter(home: &TestHome, repository: &Repository) {
+    let at = home.path().display().to_string();
+    let text =
+        format!("echo >> {at}/begun\nwhile ! [ -e {at}/go ]; do read line < {at}/fifo; done\ncat");
+    let program = script(home, "filter", &text);
+    let fifo = std::process::Command::new("mkfifo").arg(home.path().join("fifo")).status();
+    assert!(fifo.expect("mkfifo").success());
+    repository.write(".gitattributes", "README.md filter=slow\n");
+    repository.git(["config", "filter.slow.clean", program.to_str().expect("UTF-8")]);
+    repository.write("README.md", "changed\n");
+}
+
+/// Questions that git answers slowly stop no other question, order or check, and end with their clients.
+#[test]
+fn slow_diffs_delay_nothing_and_end_with_their_clients() {
+    sandboxed(|| {
+        let home = home();
+        let work = Repository::new(&home.path().join("w"));
+        slow_filter(&home, &work);
+        let asking = launch(&home, "w", "x [[permit:touch ran]] [[hang]]", &[]);
+        let ask = ask_of(&home, &asking);
+        let web = Web::start(&home, &["--allow-control"]);
+        let token = web.token();
+        let open = |_| {
+            let head = format!(
+                "GET /api/diff?id=demo:{asking}&patch=true HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {token}\r\n\r\n",
+                web.port
+            );
+            let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("a listener");
+            stream.write_all(head.as_bytes()).expect("sent");
+            stream
+        };
+        let begun = || {
+            let begun = std::fs::read_to_string(home.path().join("begun")).unwrap_or_default();
+            (!begun.is_empty()).then_some(begun.len())
+        };
+        let waiting: Vec<TcpStream> = (0..20).map(open).collect();
+        eventually("a filter runs", begun);
+        for path in ["/api/asks", "/api/sessions", "/api/sessions?all=true"] {
+            assert_eq!(web.get(&token, path).code, 200, "{path}");
+        }
+        let answer = json!({"ask": ask["id"], "reply": "allow"});
+        assert_eq!(web.post(&token, "/api/answer", &answer).code, 200);
+        for stream in &waiting {
+            stream.set_nonblocking(true).expect("set");
+            let end = stream.peek(&mut [0]).expect_err("the diffs are still being worked on");
+            assert_eq!(end.kind(), std::io::ErrorKind::WouldBlock);
+        }
+        drop(waiting);
+        // The filters that block are ended, so a further diff gets a permit; its own filter does not block.
+        home.write("go", "");
+        let diff = web.get(&token, &format!("/api/diff?id=demo:{asking}&patch=true"));
+        assert_eq!(diff.code, 200, "{}", diff.body);
+        assert!(diff.body.contains("README.md"), "{}", diff.body);
+        assert_eq!(home.run(&["stop", &asking]).code, Some(0));
+    });
+}
+
 #[test]
 fn a_paused_agent_is_shown_as_list_shows_it() {
     sandboxed(|| {

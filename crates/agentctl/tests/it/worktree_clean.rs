@@ -3,9 +3,10 @@
 use testkit::{Output, Repository, TestHome, sandboxed};
 
 use crate::home;
+use crate::worktree_faults::{add, in_shop};
 
 /// Makes a repository with three worktrees: one without work, one with a commit, one with a changed file.
-fn shop(home: &TestHome) -> Repository {
+pub(crate) fn shop(home: &TestHome) -> Repository {
     let shop = Repository::new(&home.path().join("shop"));
     for name in ["g/none", "g/commit", "g/file"] {
         let path = home.path().join("shop.worktrees").join(name.replace('/', "-"));
@@ -59,6 +60,9 @@ fn take_merges_and_compare_shows_the_group() {
         let run = |args: &[&str]| -> Output {
             home.command(args).current_dir(&shop.path).output().into()
         };
+        let failing = run(&["compare", "g", "--verify", "sh -c 'echo one; echo two; exit 4'"]);
+        let said = "the verification of commit failed (exit code 4): one; two\n";
+        assert!(failing.stderr.contains(said), "{failing:?}");
         let compared = run(&["compare", "g", "--json", "--verify", "test -f one.txt"]);
         assert_eq!(compared.code, Some(0), "{compared:?}");
         let document = compared.json();
@@ -72,6 +76,8 @@ fn take_merges_and_compare_shows_the_group() {
             (&slot("none")["verify"]["exit"], &slot("file")["dirty"]),
             (&1.into(), &1.into())
         );
+        assert_eq!(slot("none")["verify"]["output"], "no output");
+        assert_eq!(slot("commit")["verify"]["output"], serde_json::Value::Null);
         assert_eq!(slot("file")["merges"]["clean"], true);
         for command in ["diff", "compare"] {
             let unknown = run(&[command, "no-such-group"]);
@@ -201,5 +207,124 @@ fn a_worktree_that_was_brought_back_has_its_session_again() {
         file.and_then(|file| file.set_modified(later)).expect("younger");
         let listed = run(&["worktree", "list", "--json"]);
         assert_eq!(listed.json()["worktrees"][0]["session"], id.as_str(), "{listed:?}");
+    });
+}
+
+#[test]
+fn each_refusal_of_take_has_its_code_and_changes_nothing() {
+    sandboxed(|| {
+        let home = home();
+        let shop = crate::launch_group::shop(&home);
+        let tree = add(&shop, "fix");
+        let take = |args: &[&str], code: i32, words: &str| {
+            let head = shop.git(["rev-parse", "main"]);
+            let output = in_shop(&home, &[&["worktree", "take", "fix"], args].concat());
+            assert_eq!(output.code, Some(code), "{words}: {output:?}");
+            assert!(output.stderr.contains(words), "{words}: {output:?}");
+            assert_eq!(output.stdout, "", "{words}");
+            assert_eq!(shop.git(["rev-parse", "main"]), head, "{words}");
+        };
+        take(&[], 5, "1 file is not committed");
+        take(&["--into", "none"], 4, "there is no branch `none`");
+        take(&["--into", "agentctl/fix"], 5, "cannot be taken into itself");
+        let all = ["--with-uncommitted"];
+        let _inner = Repository::new(&tree.path.join("inner"));
+        take(&all, 5, "inner is a repository of its own");
+        std::fs::remove_dir_all(tree.path.join("inner")).expect("removed");
+        shop.git(["config", "filter.broken.clean", "false"]);
+        shop.git(["config", "filter.broken.required", "true"]);
+        shop.write(".git/info/attributes", "work.txt filter=broken\n");
+        take(&all, 1, "not all files of agentctl/fix can be read");
+        std::fs::remove_file(shop.path.join(".git/info/attributes")).expect("removed");
+        tree.commit("work");
+        shop.write("work.txt", "mine\n");
+        take(&[], 5, "work.txt is not tracked and in the way of the merge");
+        std::fs::remove_file(shop.path.join("work.txt")).expect("removed");
+        let hook = shop.write(".git/hooks/pre-merge-commit", "#!/bin/sh\necho no >&2\nexit 1\n");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&hook, mode).expect("executable");
+        take(&[], 5, "a hook refused the merge: no; nothing was changed");
+        std::fs::remove_file(hook).expect("removed");
+        shop.git(["bisect", "start"]);
+        take(&["--into", "main"], 5, "a bisection of main is in progress");
+        shop.git(["bisect", "reset"]);
+        let head = shop.git(["rev-parse", "main"]);
+        for git_dir in [shop.path.join(".git"), shop.path.join(".git/worktrees/fix")] {
+            std::fs::write(git_dir.join("MERGE_HEAD"), &head).expect("written");
+            take(&[], 5, "a merge is in progress in ");
+            std::fs::remove_file(git_dir.join("MERGE_HEAD")).expect("removed");
+        }
+        shop.git(["update-index", "--skip-worktree", "README.md"]);
+        shop.write("README.md", "mine, and longer than before\n");
+        take(&[], 5, "git is told not to see changes of README.md");
+        shop.git(["update-index", "--no-skip-worktree", "README.md"]);
+        shop.git(["checkout", "--quiet", "--", "README.md"]);
+        let gone = shop.path.with_file_name("gone");
+        shop.git(["worktree", "add", "--quiet", "-b", "feat", gone.to_str().expect("UTF-8")]);
+        std::fs::remove_dir_all(gone).expect("removed");
+        take(&["--into", "feat"], 5, "which does not exist");
+        assert_eq!(in_shop(&home, &["worktree", "take", "fix"]).code, Some(0));
+    });
+}
+
+#[test]
+fn a_worktree_whose_directory_is_gone_is_named_with_the_place_of_its_commits() {
+    sandboxed(|| {
+        let home = home();
+        let shop = crate::launch_group::shop(&home);
+        let tree = add(&shop, "fix");
+        tree.commit("work");
+        std::fs::remove_dir_all(&tree.path).expect("removed");
+        let taken = in_shop(&home, &["worktree", "take", "fix"]);
+        assert_eq!(taken.code, Some(5), "{taken:?}");
+        assert!(taken.stderr.contains("/shop.worktrees/fix does not exist any more"), "{taken:?}");
+        assert!(taken.stderr.contains("`git merge agentctl/fix`"), "{taken:?}");
+        let diff = in_shop(&home, &["diff", "fix"]);
+        assert_eq!(diff.code, Some(4), "{diff:?}");
+        assert!(diff.stderr.contains("`git log agentctl/fix`"), "{diff:?}");
+        shop.git(["merge", "--quiet", "agentctl/fix"]);
+        assert!(shop.path.join("work.txt").exists());
+    });
+}
+
+/// git lists the git directory in place of the main working tree.
+#[test]
+fn work_is_taken_in_a_repository_whose_git_directory_lies_elsewhere() {
+    sandboxed(|| {
+        let home = home();
+        let shop = crate::launch_group::shop(&home);
+        let elsewhere = home.at("elsewhere.git");
+        shop.git(["init", "--quiet", "--separate-git-dir", elsewhere.to_str().expect("UTF-8")]);
+        let tree = add(&shop, "fix");
+        tree.commit("work");
+        let mut there = home.command(&["worktree", "take", tree.path.to_str().expect("UTF-8")]);
+        let there: Output = there.current_dir(&tree.path).output().into();
+        assert_eq!(there.code, Some(5), "{there:?}");
+        assert!(there.stderr.contains("the working tree that has main checked out"), "{there:?}");
+        let taken = in_shop(&home, &["worktree", "take", "fix"]);
+        assert_eq!(taken.code, Some(0), "{taken:?}");
+        assert!(shop.path.join("work.txt").exists());
+        assert_eq!(shop.git(["status", "--short"]), "");
+    });
+}
+
+#[test]
+fn a_worktree_with_a_live_session_names_its_agent_once() {
+    sandboxed(|| {
+        let home = home();
+        let shop = crate::launch_group::shop(&home);
+        let launch = ["launch", "demo", "--worktree=fix", "-p", "x [[hang]]"];
+        let launched = in_shop(&home, &launch);
+        assert_eq!(launched.code, Some(0), "{launched:?}");
+        let kept = in_shop(&home, &["worktree", "clean", "fix", "--json"]);
+        let reasons = kept.json()["worktrees"][0]["reasons"].clone();
+        let of_process = |reason: &serde_json::Value| {
+            reason
+                .as_str()
+                .is_some_and(|reason| reason.contains("lives in it") || reason.contains("process"))
+        };
+        let of_process = reasons.as_array().expect("reasons").iter().filter(|one| of_process(one));
+        assert_eq!(of_process.count(), 1, "{reasons}");
+        assert!(shop.path.join("../shop.worktrees/fix").exists());
     });
 }

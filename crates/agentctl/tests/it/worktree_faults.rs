@@ -11,7 +11,7 @@ use crate::launch_group::{launch, shop, slots};
 use crate::launched::{until_said, until_stopped};
 
 /// Adds a worktree as a launch leaves it, with a file that is not committed.
-fn add(shop: &Repository, name: &str) -> Repository {
+pub(crate) fn add(shop: &Repository, name: &str) -> Repository {
     let path = shop.path.with_file_name("shop.worktrees").join(name);
     let branch = format!("agentctl/{name}");
     shop.git(["worktree", "add", "--quiet", "-b", &branch, path.to_str().expect("UTF-8")]);
@@ -21,12 +21,12 @@ fn add(shop: &Repository, name: &str) -> Repository {
     tree
 }
 
-fn in_shop(home: &TestHome, args: &[&str]) -> Output {
+pub(crate) fn in_shop(home: &TestHome, args: &[&str]) -> Output {
     home.command(args).current_dir(home.path().join("shop")).output().into()
 }
 
 /// Puts a git before the real one that kills a process at a command: `victim` is `$$` or `$PPID`.
-fn deadly_git(home: &TestHome, command: &str, victim: &str, is_done: bool) {
+pub(crate) fn deadly_git(home: &TestHome, command: &str, victim: &str, is_done: bool) {
     let run = if is_done { "/usr/bin/git \"$@\"; " } else { "" };
     let script = format!(
         "#!/bin/sh\ncase \"$*\" in *'{command}'*) {run}kill -9 {victim}; exit 1;; esac\n\
@@ -58,11 +58,11 @@ fn a_clean_that_is_killed_loses_nothing_and_the_next_one_finishes() {
                 ("update-ref refs/agentctl/rescued", true),
                 ("worktree remove", false),
                 ("worktree remove", true),
-                ("update-ref -d refs/heads", false),
-                ("update-ref -d refs/heads", true),
+                ("update-ref --no-deref -d refs/heads", false),
+                ("update-ref --no-deref -d refs/heads", true),
             ] {
                 number += 1;
-                let name = format!("n{number}");
+                let name = format!("n{number:02}");
                 let told = format!("{victim} {command} {is_done}");
                 let tree = add(&shop, &name);
                 deadly_git(&home, command, victim, is_done);
@@ -75,6 +75,9 @@ fn a_clean_that_is_killed_loses_nothing_and_the_next_one_finishes() {
                 let swept = in_shop(&home, &["worktree", "clean", "-y"]);
                 assert_eq!(swept.code, Some(0), "{told}: {swept:?}");
                 assert!(has_work(&shop, &tree.path, &name), "{told}: {again:?}");
+                let of_it = format!("refs/agentctl/rescued/*-{name}*");
+                let refs = shop.git(["for-each-ref", "--format=%(refname)", &of_it]);
+                assert!((1..=2).contains(&refs.lines().count()), "{told}: {refs}");
                 assert!(!home.path().join("shop.worktrees").exists(), "{told}: {again:?}");
                 let branches = shop.git(["branch", "--list", "agentctl/*"]);
                 assert_eq!(branches, "", "{told}");

@@ -1,7 +1,9 @@
 //! `launch --worktree`, `worktree list` and `diff`, with the real git and the demo agent.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use serde_json::Value;
 use testkit::{Output, Repository, TestHome, sandboxed};
@@ -50,6 +52,22 @@ fn an_agent_works_in_its_worktree_and_the_main_tree_stays_free() {
         assert!(name.starts_with("g-") && name.ends_with("/demo"), "{name}");
         let wait = run(&home, &shop, &["wait", session["id"].as_str().expect("an id")]);
         assert_eq!(wait.code, Some(0), "{}", wait.stderr);
+    });
+}
+
+#[test]
+fn a_word_behind_worktree_is_the_prompt_and_that_is_said() {
+    sandboxed(|| {
+        let home = home();
+        let shop = Repository::new(&home.path().join("shop"));
+        let output = run(&home, &shop, &["launch", "demo", "--worktree", "fix-login"]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        let said =
+            "`fix-login` is the prompt; a name of the worktree is written --worktree=fix-login";
+        assert!(output.stderr.contains(said), "{}", output.stderr);
+        let output = run(&home, &shop, &["launch", "demo", "--worktree", "fix the login"]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        assert!(!output.stderr.contains("is the prompt"), "{}", output.stderr);
     });
 }
 
@@ -233,5 +251,201 @@ fn a_launcher_killed_at_any_step_leaves_what_the_list_tells_and_no_damage() {
             }
         }
         assert!(killed > 10 && half_made >= 2, "{killed} killed, {half_made} half-made");
+    });
+}
+
+/// Agents make branches of their own. Such a worktree keeps its name, its group and its base.
+#[test]
+fn a_worktree_on_another_branch_keeps_its_name_and_its_base() {
+    sandboxed(|| {
+        let home = home();
+        let shop = Repository::new(&home.path().join("shop"));
+        shop.git(["switch", "--quiet", "-c", "dev"]);
+        let args = ["launch", "demo", "--times", "2", "--group", "sw", "-p", "hi", "--wait"];
+        let output = run(&home, &shop, &args);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        shop.git(["switch", "--quiet", "main"]);
+        let base = shop.git(["rev-parse", "HEAD"]);
+        let trees =
+            ["sw-demo", "sw-demo-2"].map(|name| shop.at(&home.at("shop.worktrees").join(name)));
+        for (tree, branch) in trees.iter().zip([None, Some("feature")]) {
+            branch.map(|branch| tree.git(["switch", "--quiet", "-c", branch]));
+            // Another content in each, so that the commits differ.
+            tree.write("work.txt", format!("{branch:?}\n"));
+            tree.commit("work");
+        }
+        let refs = shop.git(["for-each-ref", "--format=%(refname)"]);
+        let rows = worktrees(&home, &shop);
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        let facts = ["name", "branch", "state"].map(|key| rows[1][key].as_str().expect("known"));
+        assert_eq!(facts, ["sw/demo-2", "feature", "ok"]);
+        let compared = run(&home, &shop, &["compare", "sw", "--json"]).json();
+        assert_eq!(compared["slots"][1]["slot"], "demo-2");
+        assert_eq!(compared["slots"][1]["merges"]["into"], "dev");
+        let diff = run(&home, &shop, &["diff", "sw/demo-2", "--json"]).json();
+        let diff = &diff["diffs"][0];
+        assert_eq!((&diff["base"], &diff["base_from"]), (&base.into(), &"worktree_ref".into()));
+        for args in
+            [&["worktree", "clean", "-y"][..], &["worktree", "clean", "--group", "sw", "-y"]]
+        {
+            let cleaned = run(&home, &shop, args);
+            let said = "it is on the branch feature, which agentctl did not make";
+            assert!(cleaned.stdout.contains(said), "{cleaned:?}");
+            assert!(!cleaned.stdout.contains("removed"), "{cleaned:?}");
+            assert_eq!(shop.git(["for-each-ref", "--format=%(refname)"]), refs);
+        }
+        let taken = run(&home, &shop, &["worktree", "take", "sw/demo-2"]);
+        assert!(taken.stdout.starts_with("merged feature into dev"), "{taken:?}");
+        // Everything is in dev now. The branch that the agent made stays also if its worktree is removed by name.
+        let cleaned = run(&home, &shop, &["worktree", "clean", "sw/demo-2"]);
+        assert!(cleaned.stdout.starts_with("removed"), "{cleaned:?}");
+        shop.git(["rev-parse", "--verify", "refs/heads/feature"]);
+        let cleaned = run(&home, &shop, &["worktree", "clean", "-y"]);
+        assert!(cleaned.stdout.contains("removed  branch agentctl/sw/demo-2"), "{cleaned:?}");
+    });
+}
+
+#[test]
+fn every_form_that_shows_a_size_has_it_and_each_branch_has_its_own_base_branch() {
+    sandboxed(|| {
+        let home = home();
+        let shop = crate::launch_group::shop(&home);
+        shop.git(["branch", "release"]);
+        for (name, base) in [("one", "main"), ("two", "release"), ("three", "release")] {
+            let path = shop.path.with_file_name("shop.worktrees").join(name);
+            let path = path.to_str().expect("UTF-8");
+            shop.git(["worktree", "add", "-q", "-b", &format!("agentctl/{name}"), path, base]);
+        }
+        shop.at(&shop.path.with_file_name("shop.worktrees").join("one"))
+            .write("large.bin", "x".repeat(100_000));
+        std::fs::remove_file(shop.path.join(".git/logs/refs/heads/agentctl/three"))
+            .expect("removed");
+        let rows = worktrees(&home, &shop);
+        let row = |name: &str| rows.iter().find(|row| row["name"] == name).expect("a row");
+        assert!(row("one")["size"].as_u64().is_some_and(|size| size > 100_000), "{rows:?}");
+        assert_eq!(row("one")["ignored_bytes"], 0);
+        let bases = ["one", "two", "three"].map(|name| row(name)["base_branch"].clone());
+        // Without a reflog it is the branch of the main working tree.
+        assert_eq!(bases, ["main", "release", "main"]);
+        let list = ["worktree", "list"];
+        let with = |more: &[&str]| run(&home, &shop, &[&list[..], more].concat()).stdout;
+        assert!(with(&["-o", "wide"]).contains("97 KB"), "{}", with(&["-o", "wide"]));
+        assert!(with(&["-o", "jsonl"]).lines().all(|line| !line.contains("\"size\":null")));
+        let sizes = with(&["--format", "{size} {ignored}"]);
+        assert!(sizes.lines().all(|line| !line.contains('-')), "{sizes}");
+        let sorted = with(&["--sort", "-size", "--format", "{name}"]);
+        assert_eq!(sorted.lines().next(), Some("one"), "{sorted}");
+        assert!(!with(&[]).contains("SIZE"));
+    });
+}
+
+#[test]
+fn a_worktree_of_a_person_gets_no_name_by_its_folder() {
+    sandboxed(|| {
+        let home = home();
+        let shop = Repository::new(&home.path().join("shop"));
+        let (_, path) = launched(&home, &shop, "fix");
+        let path = path.to_str().expect("UTF-8");
+        shop.git(["worktree", "remove", "--force", path]);
+        shop.git(["worktree", "add", "--quiet", "-b", "mine", path]);
+        let states: Vec<Value> =
+            worktrees(&home, &shop).iter().map(|row| row["state"].clone()).collect();
+        assert_eq!(states, ["foreign", "missing"]);
+    });
+}
+
+#[test]
+fn a_diff_that_does_not_see_into_a_submodule_is_partial() {
+    sandboxed(|| {
+        let home = home();
+        let shop = Repository::new(&home.path().join("shop"));
+        shop.add_submodule(&Repository::new(&home.path().join("lib")), "lib");
+        let (_, path) = launched(&home, &shop, "fix");
+        assert_eq!(run(&home, &shop, &["diff", "fix"]).code, Some(0));
+        std::fs::write(path.join("lib/README.md"), "dirt\n").expect("written");
+        let diff = run(&home, &shop, &["diff", "fix"]);
+        assert_eq!(diff.code, Some(3), "{diff:?}");
+        assert!(diff.stderr.contains("the submodule lib has changes of its own"), "{diff:?}");
+        let taken = run(&home, &shop, &["worktree", "take", "fix"]);
+        assert_eq!(taken.code, Some(5), "{taken:?}");
+        let said = "the submodule lib of agentctl/fix has changes that are not committed in it";
+        assert!(taken.stderr.contains(said), "{taken:?}");
+    });
+}
+
+#[test]
+fn the_work_of_a_removed_worktree_is_named_and_can_be_taken_after_it_was_brought_back() {
+    sandboxed(|| {
+        let home = home();
+        let shop = Repository::new(&home.path().join("shop"));
+        let (id, path) = launched(&home, &shop, "fix");
+        shop.at(&path).write("work.txt", "work\n");
+        shop.at(&path).commit("work");
+        let cleaned = run(&home, &shop, &["worktree", "clean", "fix", "--force", "--json"]);
+        assert_eq!(cleaned.code, Some(0), "{cleaned:?}");
+        for args in [&["diff", &*id][..], &["compare", &id], &["worktree", "take", &id]] {
+            let gone = run(&home, &shop, args);
+            assert_eq!(gone.code, Some(4), "{gone:?}");
+            assert!(
+                gone.stderr.contains("~/shop.worktrees/fix does not exist any more"),
+                "{gone:?}"
+            );
+            assert!(gone.stderr.contains("refs/agentctl/rescued/"), "{gone:?}");
+        }
+        let unknown = run(&home, &shop, &["worktree", "take", "nope"]);
+        assert_eq!(unknown.code, Some(4), "{unknown:?}");
+        let said = "error: no worktree and no session matches `nope`";
+        assert!(unknown.stderr.starts_with(said), "{unknown:?}");
+        let document = cleaned.json();
+        let command = document["worktrees"][0]["rescue"]["command"].as_str().expect("a command");
+        let mut shell = std::process::Command::new("sh");
+        assert!(shell.args(["-c", command]).status().expect("sh").success(), "{command}");
+        let taken = run(&home, &shop, &["worktree", "take", "fix"]);
+        assert!(taken.stdout.starts_with("merged agentctl/fix into main"), "{taken:?}");
+    });
+}
+
+#[test]
+fn a_group_that_does_not_exist_is_named_by_list_and_events() {
+    sandboxed(|| {
+        let home = home();
+        let listed = home.run(&["list", "--group", "nope"]);
+        assert!(listed.stderr.contains("there is no group `nope`"), "{listed:?}");
+        let mut events = home.command(&["events", "--group", "nope"]);
+        let mut events = events.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        BufReader::new(events.stderr.take().expect("piped")).read_line(&mut line).expect("told");
+        events.kill().and_then(|()| events.wait()).expect("ended");
+        assert!(line.starts_with("warning: there is no group `nope`: "), "{line}");
+    });
+}
+
+/// Without our own directories only the branches tell the groups, also after the agent has forgotten its sessions.
+#[test]
+fn groups_that_only_branches_tell_are_named_in_hints() {
+    sandboxed(|| {
+        let home = home();
+        let shop = Repository::new(&home.path().join("shop"));
+        let hint = |args: &[&str]| {
+            let refused = run(&home, &shop, &[args, &["--group", "nosuch"]].concat());
+            assert_eq!(refused.code, Some(4), "{args:?}: {refused:?}");
+            assert!(refused.stderr.contains("error: there is no group `nosuch`"), "{refused:?}");
+            refused.stderr.lines().last().unwrap_or_default().to_owned()
+        };
+        let none = "hint: there is no group; `agentctl group ID GROUP` makes one";
+        assert_eq!(hint(&["wait"]), none);
+        launched(&home, &shop, "g-1/demo");
+        shop.git(["branch", "agentctl/old/codex"]);
+        shop.git(["branch", "agentctl/single"]);
+        std::fs::remove_dir_all(home.at(".local/state/agentctl")).expect("removed");
+        for args in [&["wait"][..], &["stop", "-y"], &["logs"]] {
+            assert_eq!(hint(args), "hint: groups: g-1, old");
+        }
+        let listed = run(&home, &shop, &["list", "--group", "nosuch"]);
+        assert!(listed.stderr.contains("there is no group `nosuch`"), "{listed:?}");
+        assert!(listed.stderr.contains("groups: g-1, old"), "{listed:?}");
+        let old = run(&home, &shop, &["wait", "--group", "old"]);
+        let said = "no session of the last days is in the group `old`";
+        assert!(old.stderr.contains(said), "{old:?}");
     });
 }

@@ -4,7 +4,7 @@
 use super::{ClaudeCode, asks, frames, receipts};
 use crate::adapters::answering::{
     Answering, AnsweringAbilities, Delivered, Echo, NotDelivered, NotSaid, Saying, Speech,
-    SpokenMessage,
+    SpokenMessage, StdinLine,
 };
 use crate::adapters::asker::{AskHook, askers_of};
 use crate::adapters::{Look, Root};
@@ -29,8 +29,10 @@ impl Answering for ClaudeCode {
         reply: &Reply,
     ) -> Result<Delivered, NotDelivered> {
         if ask.via == Some(AskChannel::Stdin) {
+            let process = frames::kept(look, session).ok_or(NotDelivered::Gone)?.clone();
             let line = frames::answer(look, session, ask, reply).ok_or(NotDelivered::Gone)?;
-            return line.map(Delivered::Line).map_err(NotDelivered::NotOffered);
+            let line = line.map(|bytes| Delivered::Line(StdinLine { process, bytes }));
+            return line.map_err(NotDelivered::NotOffered);
         }
         let mut askers = session.processes.iter().flat_map(|p| askers_of(look, &p.id));
         let asker = askers.find(|asker| asker.ask == ask.native).ok_or(NotDelivered::Gone)?;
@@ -63,12 +65,14 @@ impl Answering for ClaudeCode {
 
     fn say(
         &self,
-        _look: &Look,
+        look: &Look,
         _root: &Root,
-        _session: &Session,
+        session: &Session,
         message: &SpokenMessage<'_>,
     ) -> Result<Saying, NotSaid> {
-        Ok(Saying::Line(frames::message(message.id, message.text)))
+        let process = frames::kept(look, session).ok_or_else(NotSaid::not_kept)?.clone();
+        let bytes = frames::message(message.id, message.text);
+        Ok(Saying::Line(StdinLine { process, bytes }))
     }
 
     fn is_receipt(&self, line: &[u8], message: &SpokenMessage<'_>) -> bool {

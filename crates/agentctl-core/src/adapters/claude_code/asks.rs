@@ -10,17 +10,20 @@ use super::frames::{self, Asked};
 use super::lines::{Body, Line};
 use super::{NAME, answers, arguments, subagents};
 use crate::adapters::asker::{ASKS_FOLDER, Asker, askers_of};
-use crate::adapters::describe_ask::describe_call;
+use crate::adapters::describe_ask::{describe_call, kind_and_title};
 use crate::adapters::{Found, Look, Root, Served, State};
 use crate::host::Host;
 use crate::kernel::Process;
 use crate::model::{
-    Ask, AskChannel, Evidence, Locator, Reason, ReasonKind, Session, Status, Time, ToolCall,
+    Ask, AskChannel, AskKind, Evidence, Locator, Reason, ReasonKind, Session, Status, Time,
+    ToolCall, shorten,
 };
 use crate::native::{file, jsonl};
 
 /// The tool by which the agent asks for the approval of a plan.
 pub(super) const PLAN_TOOL: &str = "ExitPlanMode";
+/// Longest detail of the reason for which a session waits, in characters.
+const MAX_REASON_CHARS: usize = 120;
 /// Bytes read at once from the end of a transcript.
 const CHUNK: usize = 32 << 10;
 
@@ -40,8 +43,10 @@ pub(super) fn count_open_asks(look: &Look, process: &Process, served: &mut Serve
         return;
     }
     let Some(asker) = askers_of(look, &process.id).into_iter().next() else { return };
-    let what = call_of(&asker.held.input).map(|call| call.gist());
-    let reason = Reason { kind: ReasonKind::Permission, detail: what, until: None };
+    let reason = match call_of(&asker.held.input) {
+        Some(call) => reason_of(&call),
+        None => Reason { kind: ReasonKind::Permission, detail: None, until: None },
+    };
     served.state = Some(State { status: Status::Waiting, reason: Some(reason) });
     served.evidence.push(held_by(look, &asker));
 }
@@ -54,7 +59,7 @@ fn count_frames(look: &Look, process: &Process, status: Option<Status>, served: 
     }
     let (state, says) = match (frames::asked(look, &process.id), status) {
         (Asked::Open(call), None) => {
-            let reason = Some(Reason::with(ReasonKind::Permission, call));
+            let reason = Some(reason_of(&call));
             (State { status: Status::Waiting, reason }, "asks in its output")
         }
         (Asked::Settled, Some(_)) => {
@@ -64,6 +69,17 @@ fn count_frames(look: &Look, process: &Process, status: Option<Status>, served: 
     };
     served.evidence.push(look.evidence("kernel:fd/1", format!("pid {} {says}", process.id.pid)));
     served.state = Some(state);
+}
+
+/// Returns the reason of a session that waits for the answer to this call: the kind and the title of its ask.
+fn reason_of(call: &ToolCall) -> Reason {
+    let (kind, title) = kind_and_title(call);
+    let kind = match kind {
+        AskKind::Question => ReasonKind::Question,
+        AskKind::Plan => ReasonKind::Plan,
+        _ => ReasonKind::Permission,
+    };
+    Reason::with(kind, shorten(&title, MAX_REASON_CHARS))
 }
 
 fn held_by(look: &Look, asker: &Asker) -> Evidence {

@@ -4,6 +4,8 @@
 //! The output is found through the process that writes it, so a deleted run folder hides nothing.
 
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -15,7 +17,7 @@ use crate::adapters::answering::Echo;
 use crate::adapters::describe_ask::describe_call;
 use crate::kernel::Process;
 use crate::marks;
-use crate::model::{Ask, AskChannel, ProcId, Reply, Session, ToolCall};
+use crate::model::{Ask, AskChannel, ProcId, Reply, Session, Time, ToolCall};
 use crate::native::jsonl;
 
 /// Bytes read at once from the end of the output.
@@ -66,18 +68,38 @@ pub(super) fn awaits_first_turn(look: &Look, process: &Process) -> bool {
     read.is_ok() && !has_finished && size < BUDGET
 }
 
+/// Says whether this process asks on its standard output.
+fn asks_on_stdio(look: &Look, id: &ProcId) -> bool {
+    let process = look.host.kernel.process(id.pid).ok().flatten();
+    process.is_some_and(|process| process.id == *id && arguments::asks_on_stdio(&process.argv))
+}
+
+/// Returns the file in which a process asks, where it asks in one.
+pub(super) fn output(look: &Look, id: &ProcId) -> Option<PathBuf> {
+    if !asks_on_stdio(look, id) {
+        return None;
+    }
+    look.host.kernel.stdout_path(id).ok()?
+}
+
 /// Returns the asks that a process has written on its standard output and that are open.
 pub(super) fn asks(look: &Look, session: &Session, id: &ProcId) -> Vec<Ask> {
-    let process = look.host.kernel.process(id.pid).ok().flatten();
-    let on_stdio = |argv: &[String]| arguments::asks_on_stdio(argv);
-    if !process.is_some_and(|process| process.id == *id && on_stdio(&process.argv)) {
+    if !asks_on_stdio(look, id) {
         return Vec::new();
     }
     let mut output = Output::default();
     output.read(look, id);
     let is_ours = kept(look, session) == Some(id);
-    let mut asks: Vec<Ask> =
-        output.open.iter().rev().filter_map(|frame| ask_of(session, frame, is_ours)).collect();
+    let frames = output.open.iter().enumerate().rev();
+    let ask = |(at, frame)| {
+        let mut ask = ask_of(session, frame, is_ours)?;
+        // A frame has no time of its own. The newest one, if it is the last line, was written when the file was.
+        if at == 0 && output.ends_with_open_frame {
+            ask.since = output.written_at.or(ask.since);
+        }
+        Some(ask)
+    };
+    let mut asks: Vec<Ask> = frames.filter_map(ask).collect();
     let evidence = look.evidence("kernel:fd/1", format!("pid {} asks in its output", id.pid));
     for ask in &mut asks {
         ask.evidence.push(evidence.clone());
@@ -87,8 +109,8 @@ pub(super) fn asks(look: &Look, session: &Session, id: &ProcId) -> Vec<Ask> {
 
 /// The asks in the output of a process.
 pub(super) enum Asked {
-    /// One is open: the call, in a few words.
-    Open(String),
+    /// One is open: its call.
+    Open(ToolCall),
     /// Every ask of the last output is settled.
     Settled,
     /// The output shows none.
@@ -100,7 +122,7 @@ pub(super) fn asked(look: &Look, id: &ProcId) -> Asked {
     let mut output = Output::default();
     output.read(look, id);
     match output.open.last().and_then(call_of) {
-        Some(call) => Asked::Open(call.gist()),
+        Some(call) => Asked::Open(call),
         None if output.has_settled_request => Asked::Settled,
         None => Asked::Nothing,
     }
@@ -230,15 +252,25 @@ struct Output {
     open: Vec<Value>,
     /// A request and its settlement were both seen.
     has_settled_request: bool,
+    /// The last line is an open request.
+    ends_with_open_frame: bool,
+    /// When the last line was written.
+    written_at: Option<Time>,
 }
 
 impl Output {
     fn read(&mut self, look: &Look, id: &ProcId) {
         let Ok(Some(file)) = look.host.kernel.stdout_file(id) else { return };
-        let Ok(size) = file.metadata().map(|meta| meta.len()) else { return };
+        let Ok(meta) = file.metadata() else { return };
+        let written_ms = meta.mtime().saturating_mul(1000) + meta.mtime_nsec() / 1_000_000;
+        self.written_at = Time::from_millis(written_ms);
+        let mut is_last = true;
         // Lines that were read before an error count: they are the newest.
-        let _read = jsonl::tail_from(&file, size, CHUNK, BUDGET, &mut |_, line| {
+        let _read = jsonl::tail_from(&file, meta.len(), CHUNK, BUDGET, &mut |_, line| {
             self.line(line);
+            if std::mem::take(&mut is_last) {
+                self.ends_with_open_frame = !self.open.is_empty();
+            }
             ControlFlow::Continue(())
         });
     }

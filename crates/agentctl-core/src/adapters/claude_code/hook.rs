@@ -77,6 +77,10 @@ impl AskHook for ClaudeCode {
         Ok(output.to_string().into_bytes())
     }
 
+    fn settings_file(&self) -> &'static str {
+        "the settings.json of Claude Code (in ~/.claude, or in CLAUDE_CONFIG_DIR)"
+    }
+
     fn settings(&self, program: &Path, runtime: &Path, seconds: u64) -> String {
         let words = [
             "exec".to_owned(),

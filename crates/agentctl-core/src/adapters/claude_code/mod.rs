@@ -44,7 +44,7 @@ use super::{
 };
 use crate::host::Host;
 use crate::kernel::{Brief, Process};
-use crate::model::{Ask, Locator, Message, Session, Time};
+use crate::model::{Ask, Locator, Message, ProcId, Session, Time};
 use crate::native::file;
 
 pub(super) const NAME: &str = "claude-code";
@@ -128,6 +128,7 @@ impl Adapter for ClaudeCode {
             root,
             folders: OnceLock::new(),
             served: OnceLock::new(),
+            serving: OnceLock::new(),
             living: OnceLock::new(),
             statusless: OnceLock::new(),
             started: OnceLock::new(),
@@ -192,6 +193,8 @@ struct ClaudeStore<'a> {
     folders: OnceLock<HashSet<String>>,
     /// The expected paths of the transcripts of live sessions, once the live records were read.
     served: OnceLock<HashMap<String, PathBuf>>,
+    /// The processes that serve the live sessions, once the live records were read.
+    serving: OnceLock<HashMap<String, Vec<ProcId>>>,
     /// The sessions that a live record names, once the live records were read.
     living: OnceLock<HashSet<String>>,
     /// The live sessions whose record has no status, once the live records were read.
@@ -393,6 +396,13 @@ impl Store for ClaudeStore<'_> {
         };
         let _first = self.living.set(found.rows.iter().filter_map(|s| s.id.clone()).collect());
         let _first = self.served.set(found.rows.iter().filter_map(place).collect());
+        let mut serving: HashMap<String, Vec<ProcId>> = HashMap::new();
+        for served in &found.rows {
+            if let Some(id) = served.id.clone() {
+                serving.entry(id).or_default().extend(served.by.iter().cloned());
+            }
+        }
+        let _first = self.serving.set(serving);
         found
     }
 
@@ -495,6 +505,10 @@ impl Store for ClaudeStore<'_> {
         let mut places = watch::places(self.root.path(), locator.path.clone().or_else(expected));
         // An asker that begins or ends changes it.
         places.push(asks::folder(&self.look.host));
+        // An ask of a kept session, and the answer to it, are lines of its output and need no other write.
+        let serving = self.serving.get().and_then(|serving| serving.get(&locator.id));
+        let outputs = serving.into_iter().flatten();
+        places.extend(outputs.filter_map(|process| frames::output(self.look, process)));
         places
     }
 }

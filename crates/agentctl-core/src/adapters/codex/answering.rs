@@ -43,7 +43,10 @@ impl Answering for Codex {
         reply: &Reply,
     ) -> Result<Delivered, NotDelivered> {
         let thread = session.id.as_deref().ok_or(NotDelivered::Gone)?;
-        let to = server::socket_of_host(look, root, session).ok_or(NotDelivered::Gone)?;
+        let to = server::socket_of_host(look, root, session);
+        let to = to.ok_or_else(|| {
+            NotDelivered::without_channel(look, session, "its server has no socket any more")
+        })?;
         let not_sent =
             |error: TalkError| NotDelivered::Refused(format!("nothing was sent: {error}"));
         let mut socket = server::visit(look, &to, VISIT_TIMEOUT).map_err(not_sent)?;
@@ -124,7 +127,7 @@ impl Answering for Codex {
             let why = "no app-server hosts it: only the end of its process ends its turn";
             return Err(NotSaid::Refused(why.into()));
         }
-        super::stop::interrupt(look, root, session).map(drop).map_err(NotSaid::Unclear)
+        super::stop::end_turn(look, root, session)
     }
 }
 

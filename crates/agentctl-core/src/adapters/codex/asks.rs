@@ -166,7 +166,7 @@ pub(super) fn describe(session: &Session, call: &ToolCall) -> Ask {
                 ask.parts.extend(file_changes(&text));
             }
             ask.parts.extend(call.input["justification"].as_str().map(AskPart::text));
-            ask.parts.extend(other_arguments(&call.input, &SHOWN_ARGUMENTS));
+            ask.parts.extend(other_arguments(call, &SHOWN_ARGUMENTS));
             let workdir = call.input["workdir"].as_str().filter(|path| path.starts_with('/'));
             ask.cwd = workdir.map(str::to_owned).or(ask.cwd);
             ask.choices = decisions();

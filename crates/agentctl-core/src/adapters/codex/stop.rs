@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::server;
+use crate::adapters::answering::NotSaid;
 use crate::adapters::control::{Mark, Stop};
 use crate::adapters::{Look, Root};
 use crate::model::Session;
@@ -50,10 +51,26 @@ pub(in crate::adapters) fn interrupt(
     root: &Root,
     session: &Session,
 ) -> Result<String, String> {
-    let id = session.id.as_deref().ok_or("it has no thread")?;
-    let to = server::socket_of_host(look, root, session).ok_or("its server has no socket")?;
-    let told = |error: TalkError| format!("its server did not do it: {error}");
-    let mut socket = server::hello(look, &to, server::Purpose::Act).map_err(told)?;
+    end_turn(look, root, session).map_err(|why| match why {
+        NotSaid::Refused(why) | NotSaid::Unclear(why) => why,
+    })?;
+    Ok("the turn was interrupted".into())
+}
+
+/// Does the same, and says whether the request was sent where the server did not do it.
+pub(in crate::adapters) fn end_turn(
+    look: &Look,
+    root: &Root,
+    session: &Session,
+) -> Result<(), NotSaid> {
+    let refused = |why: &str| NotSaid::Refused(why.to_owned());
+    let id = session.id.as_deref().ok_or_else(|| refused("it has no thread"))?;
+    let to = server::socket_of_host(look, root, session);
+    let to = to.ok_or_else(|| refused("its server has no socket"))?;
+    let words = |error: TalkError| format!("its server did not do it: {error}");
+    let unsent = |error: TalkError| NotSaid::Refused(words(error));
+    let mut socket = server::hello(look, &to, server::Purpose::Act).map_err(unsent)?;
+    let told = |error: TalkError| NotSaid::Unclear(words(error));
     match socket.ask("turn/interrupt", &json!({ "threadId": id, "turnId": "" })) {
         // A server that needs the id of the turn.
         Err(TalkError::Refused(_)) => name_and_abort(&mut socket, id).map_err(told)?,
@@ -62,7 +79,7 @@ pub(in crate::adapters) fn interrupt(
     // Cleaning up before the turn is aborted would only make its tool fail. Not every server knows this
     // request; processes that remain are found by their mark.
     let _unknown = socket.ask("thread/backgroundTerminals/clean", &json!({ "threadId": id }));
-    Ok("the turn was interrupted".into())
+    Ok(())
 }
 
 fn name_and_abort(socket: &mut RpcSocket, id: &str) -> Result<(), TalkError> {

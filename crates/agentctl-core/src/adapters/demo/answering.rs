@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::format::{Live, LiveAsk, SocketAnswer, SocketOrder, SocketReply};
+use super::format::{ASK_NOT_OPEN, Live, LiveAsk, SocketAnswer, SocketOrder, SocketReply};
 use super::{Demo, MAX_LIVE_BYTES};
 use crate::adapters::answering::{
     Answering, AnsweringAbilities, Delivered, NotDelivered, NotSaid, Saying, Speech, SpokenMessage,
 };
 use crate::adapters::{Found, Look, Root, skipped};
+use crate::kernel::Liveness;
 use crate::model::{
     Ask, AskChannel, AskChoice, AskField, AskPart, AskScope, MAX_RULE_BYTES, Reply, Session, Time,
     ToolCall,
@@ -36,7 +37,8 @@ pub(super) fn asks(look: &Look, root: &Root, session: &Session) -> Found<Ask> {
         None => {
             ask.set_title(&open.text);
             ask.parts = vec![AskPart::text(&open.text)];
-            ask.fields = vec![AskField::question("answer", &open.text, open.options.clone())];
+            let question = AskField::question("answer", &open.text, open.options.clone());
+            ask.fields = vec![AskField { secret: open.secret, ..question }];
             ask.choices = vec![AskChoice::stop()];
         }
     }
@@ -84,13 +86,16 @@ impl Answering for Demo {
                 answer.text = Some(values.collect::<Vec<_>>().join(", "));
             }
         }
-        let reply = send(look, root, session, &SocketOrder::Answer(answer))
-            .map_err(NotDelivered::Unclear)?
-            .ok_or(NotDelivered::Gone)?;
-        if reply.taken {
-            Ok(Delivered::Taken)
-        } else {
-            Err(NotDelivered::Refused(reply.why.unwrap_or_default()))
+        let sent = send(look, root, session, &SocketOrder::Answer(answer));
+        let reply = sent.map_err(|why| match why {
+            NotSent::Ended => NotDelivered::Gone,
+            NotSent::Unheard(why) => NotDelivered::Refused(why),
+            NotSent::Unclear(why) => NotDelivered::Unclear(why),
+        })?;
+        match reply.why {
+            _ if reply.taken => Ok(Delivered::Taken),
+            Some(why) if why == ASK_NOT_OPEN => Err(NotDelivered::Gone),
+            why => Err(NotDelivered::Refused(why.unwrap_or_default())),
         }
     }
 
@@ -110,9 +115,7 @@ impl Answering for Demo {
     ) -> Result<Saying, NotSaid> {
         let order =
             SocketOrder::Message { id: message.id.to_string(), text: message.text.to_owned() };
-        let reply = send(look, root, session, &order)
-            .map_err(NotSaid::Unclear)?
-            .ok_or_else(|| NotSaid::Refused("it has ended".into()))?;
+        let reply = send(look, root, session, &order)?;
         if reply.taken {
             Ok(Saying::Taken)
         } else {
@@ -121,9 +124,7 @@ impl Answering for Demo {
     }
 
     fn end_turn(&self, look: &Look, root: &Root, session: &Session) -> Result<(), NotSaid> {
-        let reply = send(look, root, session, &SocketOrder::Interrupt {})
-            .map_err(NotSaid::Unclear)?
-            .ok_or_else(|| NotSaid::Refused("it has ended".into()))?;
+        let reply = send(look, root, session, &SocketOrder::Interrupt {})?;
         if reply.taken { Ok(()) } else { Err(NotSaid::Refused(reply.why.unwrap_or_default())) }
     }
 }
@@ -134,18 +135,47 @@ fn live_of(look: &Look, root: &Root, session: &Session) -> Option<Live> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Sends one line to the agent and reads its reply; `None` where its process has no socket any more.
+/// Why the agent has not replied to an order.
+enum NotSent {
+    /// Its process has ended.
+    Ended,
+    /// Its process lives, and nothing was sent to it.
+    Unheard(String),
+    /// It is not known whether it has the order.
+    Unclear(String),
+}
+
+impl From<NotSent> for NotSaid {
+    fn from(why: NotSent) -> Self {
+        match why {
+            NotSent::Ended => Self::Refused("it has ended".into()),
+            NotSent::Unheard(why) => Self::Refused(why),
+            NotSent::Unclear(why) => Self::Unclear(why),
+        }
+    }
+}
+
+/// Sends one line to the agent and reads its reply.
 fn send(
     look: &Look,
     root: &Root,
     session: &Session,
     order: &SocketOrder,
-) -> Result<Option<SocketReply>, String> {
-    let Some(serving) = session.processes.first() else { return Ok(None) };
+) -> Result<SocketReply, NotSent> {
+    let serving = session.processes.first().ok_or(NotSent::Ended)?;
+    let kernel = &look.host.kernel;
     let path = root.path().join("live").join(format!("{}.sock", serving.id.pid));
-    match line::exchange(&path, &look.host.kernel, &serving.id, order, REPLY_TIMEOUT) {
-        Ok(reply) => Ok(Some(reply)),
-        Err(TalkError::Unreachable(_)) => Ok(None),
-        Err(error) => Err(error.to_string()),
-    }
+    let sent = line::exchange(&path, kernel, &serving.id, order, REPLY_TIMEOUT);
+    sent.map_err(|error| match error {
+        // A process that has ended takes its socket with it; a socket alone may be removed by anybody.
+        TalkError::Unreachable(_) if kernel.liveness(&serving.id) == Liveness::Gone => {
+            NotSent::Ended
+        }
+        TalkError::Unreachable(error) => {
+            NotSent::Unheard(format!("its socket cannot be reached: {error}"))
+        }
+        // Another process has put its own socket there.
+        error if error.is_unsent() => NotSent::Unheard(error.to_string()),
+        error => NotSent::Unclear(error.to_string()),
+    })
 }

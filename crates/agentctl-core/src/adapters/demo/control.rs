@@ -7,10 +7,11 @@ use rustix::process::Signal;
 
 use super::{Demo, SUBCOMMAND, home};
 use crate::adapters::control::{
-    Abilities, Begin, Control, FirstWords, Handshake, Order, Refusal, Start, StartStdin, Stop,
+    Abilities, Begin, Control, FirstWords, Handshake, Mark, Order, Refusal, Start, StartStdin, Stop,
 };
 use crate::adapters::{Look, Root};
 use crate::host::Host;
+use crate::marks::DEMO_PID;
 use crate::model::Session;
 use crate::native::file;
 
@@ -68,6 +69,15 @@ impl Control for Demo {
             Some(id) => Handshake::Up(id.to_owned()),
             None => Handshake::Wait,
         }
+    }
+
+    fn marks(&self, session: &Session) -> Vec<Mark> {
+        let pids = session.processes.iter().map(|process| process.id.pid);
+        pids.map(|pid| Mark { name: DEMO_PID, value: pid.to_string() }).collect()
+    }
+
+    fn own_variables(&self) -> &'static [&'static str] {
+        &[DEMO_PID]
     }
 
     fn stop(&self, _look: &Look, _root: &Root, _session: &Session) -> Stop {

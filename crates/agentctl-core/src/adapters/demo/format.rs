@@ -36,6 +36,9 @@ pub struct LiveAsk {
     pub text: String,
     pub command: Option<String>,
     pub options: Vec<String>,
+    /// The answer is a secret.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
     /// When it is denied by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<i64>,
@@ -203,6 +206,9 @@ pub struct SocketAnswer {
     pub message: Option<String>,
     pub stop: bool,
 }
+
+/// The reason in a reply to an answer whose ask is settled, or never was.
+pub const ASK_NOT_OPEN: &str = "this ask is not open";
 
 /// The reply of the socket.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -14,7 +14,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-pub use self::format::{Line, Live, LiveAsk, SocketAnswer, SocketOrder, SocketReply, Usage, Wrote};
+pub use self::format::{
+    ASK_NOT_OPEN, Line, Live, LiveAsk, SocketAnswer, SocketOrder, SocketReply, Usage, Wrote,
+};
 use super::answering::Answering;
 use super::changes::{ChangeNote, ChangesTold};
 use super::control::Control;
@@ -35,6 +37,9 @@ const MAX_LIVE_BYTES: u64 = 16 << 20;
 
 /// The hidden subcommand that is the agent.
 pub const SUBCOMMAND: &str = "demo-agent";
+
+/// The name that the agent gives its process before it removes its live record, at its end.
+pub const LEAVING_COMM: &str = "demo-leaving";
 
 /// Returns the demo agent's home.
 #[must_use]
@@ -190,6 +195,14 @@ impl DemoStore<'_> {
         home.is_none_or(|home| home == self.root.path())
     }
 
+    /// Says whether a process without a live record has ended or is about to. It is read now: the table of processes
+    /// is older than the list of live records.
+    fn is_leaving(&self, process: &Process) -> bool {
+        let now = self.look.host.kernel.process(process.id.pid).ok().flatten();
+        now.is_some_and(|now| now.id == process.id && now.comm == LEAVING_COMM)
+            || self.look.has_ended(process)
+    }
+
     /// Adds the fault for an unreadable live record: the process it names may be alive.
     fn unread(&self, entry: &file::DirectoryEntry, skip: &file::Skip, found: &mut Found<Served>) {
         found.faults.push(skipped("demo", self.root, &entry.path, skip));
@@ -213,7 +226,9 @@ impl DemoStore<'_> {
         if !is_session_id(&live.session) {
             return;
         }
-        if live.machine_id.as_deref().is_some_and(|m| kernel.machine_id() != Some(m)) {
+        // A machine id that one of the two does not know proves nothing; the boot id is compared next.
+        let machines = live.machine_id.as_deref().zip(kernel.machine_id());
+        if machines.is_some_and(|(recorded, own)| recorded != own) {
             let why = "it was recorded on another machine";
             return found.rows.push(Served::unseen(live.session, why));
         }
@@ -283,7 +298,7 @@ impl Store for DemoStore<'_> {
                 && self.may_use_home(process);
             let joined = found.rows.iter().any(|s| s.by.contains(&process.id));
             let mere = self.look.table.is_mere_fork(process);
-            if is_agent && !joined && !mere && !process.elsewhere && !self.look.has_ended(process) {
+            if is_agent && !joined && !mere && !process.elsewhere && !self.is_leaving(process) {
                 let mut served = Served::by(None, process);
                 served.may_serve = true;
                 served.state = Some(State {

@@ -46,7 +46,10 @@ impl Answering for OpenCode {
         ask: &Ask,
         reply: &Reply,
     ) -> Result<Delivered, NotDelivered> {
-        let server = server::of_session(look, root, session).ok_or(NotDelivered::Gone)?;
+        let server = server::of_session(look, root, session);
+        let server = server.ok_or_else(|| {
+            NotDelivered::without_channel(look, session, "its process has no port any more")
+        })?;
         let cwd = session.cwd.as_deref().ok_or(NotDelivered::Gone)?;
         let open = server::requests(&server, cwd, REPLY_TIMEOUT)
             .map_err(|error| NotDelivered::Refused(format!("nothing was sent: {error}")))?;
@@ -141,7 +144,7 @@ impl Answering for OpenCode {
             let why = "its process has no port: only its end ends its turn";
             return Err(NotSaid::Refused(why.into()));
         }
-        super::stop::interrupt(look, root, session).map(drop).map_err(NotSaid::Unclear)
+        super::stop::end_turn(look, root, session)
     }
 }
 

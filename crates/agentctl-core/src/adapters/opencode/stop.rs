@@ -10,7 +10,9 @@ use rustix::process::Signal;
 
 use serde_json::json;
 
-use super::server::{self, RequestKind, escape};
+use super::Backend;
+use super::server::{self, Request, RequestKind, escape};
+use crate::adapters::answering::NotSaid;
 use crate::adapters::control::{Mark, Stop};
 use crate::adapters::{Look, Root};
 use crate::model::Session;
@@ -36,23 +38,39 @@ pub(super) fn plan(look: &Look, root: &Root, session: &Session) -> Stop {
 
 /// Asks the server to abort the turn.
 pub(super) fn interrupt(look: &Look, root: &Root, session: &Session) -> Result<String, String> {
-    let id = session.id.as_deref().ok_or("it has no session")?;
-    let server = server::of_session(look, root, session).ok_or("its server does not listen")?;
-    let folder = session.cwd.as_deref().map(|cwd| format!("?directory={}", escape(cwd)));
-    let folder = folder.unwrap_or_default();
-    reject_requests(&server, session, id);
-    let path = format!("/session/{}/abort{folder}", escape(id));
-    let answer = server.post(&path, ABORT_TIMEOUT);
-    answer.map_err(|error| format!("its server did not do it: {error}"))?;
+    end_turn(look, root, session).map_err(|why| match why {
+        NotSaid::Refused(why) | NotSaid::Unclear(why) => why,
+    })?;
     Ok("the turn was aborted".into())
 }
 
-/// Rejects the open requests of a session before its turn is aborted: a request that stays open could be
+/// Does the same, and says whether the request was sent where the server did not do it.
+pub(super) fn end_turn(look: &Look, root: &Root, session: &Session) -> Result<(), NotSaid> {
+    let refused = |why: &str| NotSaid::Refused(why.to_owned());
+    let id = session.id.as_deref().ok_or_else(|| refused("it has no session"))?;
+    let server = server::of_session(look, root, session);
+    let server = server.ok_or_else(|| refused("its server does not listen"))?;
+    let folder = session.cwd.as_deref().map(|cwd| format!("?directory={}", escape(cwd)));
+    let folder = folder.unwrap_or_default();
+    let backend = Backend::open(look, root);
+    // As in the list of its asks: the requests of a subagent are those of the session that it works for.
+    let is_its_own =
+        |request: &Request| request.session() == id || backend.top(request.session()) == id;
+    reject_requests(&server, session, &is_its_own);
+    let path = format!("/session/{}/abort{folder}", escape(id));
+    let answer = server.post(&path, ABORT_TIMEOUT);
+    answer.map(drop).map_err(|error| {
+        let why = format!("its server did not do it: {error}");
+        if error.is_unsent() { NotSaid::Refused(why) } else { NotSaid::Unclear(why) }
+    })
+}
+
+/// Rejects the open requests of a session and of its subagents before its turn is aborted: a request that stays open could be
 /// allowed later, and its tool would then run in a session without a turn.
-fn reject_requests(server: &Http, session: &Session, id: &str) {
+fn reject_requests(server: &Http, session: &Session, is_its_own: &dyn Fn(&Request) -> bool) {
     let Some(cwd) = session.cwd.as_deref() else { return };
     let open = server::requests(server, cwd, ABORT_TIMEOUT).unwrap_or_default();
-    for request in open.iter().filter(|request| request.session() == id) {
+    for request in open.iter().filter(|request| is_its_own(request)) {
         let request_id = escape(request.id());
         let folder = format!("directory={}", escape(cwd));
         // A request that was settled meanwhile is not there any more.

@@ -5,6 +5,7 @@ use super::output::{self, Mode};
 use super::{Pi, rpc};
 use crate::adapters::answering::{
     Answering, AnsweringAbilities, Delivered, NotDelivered, NotSaid, Saying, Speech, SpokenMessage,
+    StdinLine,
 };
 use crate::adapters::{Look, Root};
 use crate::model::{Ask, Reply, Session};
@@ -49,12 +50,14 @@ impl Answering for Pi {
 
     fn say(
         &self,
-        _look: &Look,
+        look: &Look,
         _root: &Root,
-        _session: &Session,
+        session: &Session,
         message: &SpokenMessage<'_>,
     ) -> Result<Saying, NotSaid> {
-        Ok(Saying::Line(rpc::message(&message.id.to_string(), message.text)))
+        let process = rpc::kept(look, session).ok_or_else(NotSaid::not_kept)?.clone();
+        let bytes = rpc::message(&message.id.to_string(), message.text);
+        Ok(Saying::Line(StdinLine { process, bytes }))
     }
 
     fn end_turn(&self, look: &Look, _root: &Root, session: &Session) -> Result<(), NotSaid> {

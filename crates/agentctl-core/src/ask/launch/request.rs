@@ -97,6 +97,8 @@ pub struct LaunchOptions {
     pub ask_ms: Option<u64>,
     /// The agent stays when its turn is over, and takes messages.
     pub keep: bool,
+    /// The agent that stays is ended when it was idle for this long, by a fuse that the launch sets.
+    pub keep_idle_ms: Option<u64>,
     /// Further arguments for the agent itself.
     pub extra: Vec<TextOrBytes>,
 }

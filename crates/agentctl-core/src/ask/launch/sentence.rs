@@ -24,6 +24,9 @@ impl NotStarted {
                 format!("--ask takes no time with {agent}: its server waits without a limit")
             }
             Self::CannotAskOrStay(refusal) => refusal.message.clone(),
+            Self::ModelIsOption(model) => {
+                format!("`{model}` is no model: it begins with a dash")
+            }
             Self::Hook { moment, why } => format!("the {} hook: {why}", moment.word()),
             Self::Words(_) => "the name or the group cannot be given".to_owned(),
             Self::Context(error) => error.to_string(),

@@ -58,7 +58,7 @@ impl Fleet {
     /// Removes the worktree of a failed launch, unless something is in it.
     pub(super) fn undo_worktree(&self, made: &Made, tell: &mut dyn FnMut(LaunchNews<'_>)) {
         let why = match make::undo(&self.host, made) {
-            Ok(Undone::Removed) => return,
+            Ok(Undone::Removed) => return tell(LaunchNews::WorktreeRemoved { made }),
             Ok(Undone::Kept(why)) => why,
             Err(error) => error.to_string(),
         };

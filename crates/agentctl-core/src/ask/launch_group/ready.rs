@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::super::launch::{
     LaunchDefaults, LaunchRequest, LaunchSubject, NotStarted, TextOrBytes, check_answering,
-    check_hooks, is_remote,
+    check_hooks, check_model, is_remote,
 };
 use super::super::names::LaunchWords;
 use super::{Fleet, GroupLaunchRequest, PlanPlace, absolute};
@@ -92,6 +92,7 @@ impl Fleet {
             return Err(NotStarted::DirectoryOnServer(adapter.name()));
         }
         check_answering(adapter, &request.options, defaults)?;
+        check_model(slot.model.as_ref(), defaults)?;
         Ok(adapter)
     }
 }

@@ -4,14 +4,18 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::table::unlisted;
-use super::{Kernel, Place, Table, open_process_directory, place_of, read_at, same_process};
+use super::{
+    Address, Kernel, Table, address, is_stat_of_execve, open_process_directory, read_at,
+    read_link_at, same_process,
+};
 use crate::kernel::Environ;
 use crate::model::ProcId;
 
@@ -37,11 +41,16 @@ impl Kernel {
         // `execve` fills the environment in right after the arguments. A process that has its arguments
         // and no environment yet has it in a moment, and cannot delay that.
         for _ in 0..5 {
-            if !bytes.is_empty() || !is_between(&read_at(directory.as_fd(), "stat")?) {
+            if !bytes.is_empty() {
+                break;
+            }
+            // Asked before the environment is read again: `execve` may end in between.
+            let is_filling_in = is_filling_in(&read_at(directory.as_fd(), "stat")?);
+            bytes = read_at(directory.as_fd(), "environ")?;
+            if !is_filling_in {
                 break;
             }
             std::thread::park_timeout(std::time::Duration::from_millis(1));
-            bytes = read_at(directory.as_fd(), "environ")?;
         }
         // The process still exists after the read, so it existed when the directory was opened.
         if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
@@ -81,33 +90,42 @@ impl Kernel {
         Ok(is_own(&fstat(&opened)?).then(|| opened.into()))
     }
 
+    /// Returns the path of [`Kernel::stdout_file`]; `None` also if the file was deleted or is elsewhere by that name.
+    pub fn stdout_path(&self, id: &ProcId) -> io::Result<Option<PathBuf>> {
+        let Some(file) = self.stdout_file(id)? else { return Ok(None) };
+        let path = read_link_at(&open_process_directory(id.pid)?, "fd/1")?;
+        let ours = file.metadata()?;
+        let is_named = std::fs::symlink_metadata(&path)
+            .is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()));
+        Ok(is_named.then_some(path))
+    }
+
     /// Reads these variables like [`Kernel::environ`], and tells an empty environment from one that
     /// does not exist yet.
     ///
-    /// `execve` fills in the arguments and then the environment last: for a moment, which on a busy
-    /// machine may be long, they read as empty. The end address of the environment is set when it is
-    /// complete.
+    /// `execve` fills in the arguments and the environment last: for a moment, which on a busy machine may be
+    /// long, they read as empty.
     pub fn environ_now(&self, id: &ProcId, names: &[&str]) -> io::Result<Environ> {
         let directory = open_process_directory(id.pid)?;
         let mut bytes = read_at(directory.as_fd(), "environ")?;
-        // An empty text although the kernel knows the address was unmapped by the process itself: its
-        // values can never be read.
-        let place = if bytes.is_empty() {
-            place_of(&read_at(directory.as_fd(), "stat")?, Place::Environment)
-        } else {
-            None
-        };
-        // `execve` may have filled the environment in between the two reads.
-        if place.is_some_and(|(from, to)| to > from) {
+        let mut state = EnvironState::Filled;
+        if bytes.is_empty() {
+            state = environ_state(&read_at(directory.as_fd(), "stat")?);
+        }
+        // `execve` may have filled the environment in between the two reads. A text that is still empty was
+        // unmapped by the process itself: its values can never be read.
+        if bytes.is_empty() && state == EnvironState::Filled {
             bytes = read_at(directory.as_fd(), "environ")?;
         }
         if !self.process(id.pid)?.is_some_and(|now| same_process(&now.id, id)) {
             return Err(io::Error::other("the process has gone"));
         }
-        Ok(match place {
-            Some((_, 0)) => Environ::Forming,
-            Some((from, to)) if from == to => Environ::Empty,
-            _ => Environ::Values(names.iter().map(|n| environ_value(&bytes, n)).collect()),
+        Ok(match state {
+            EnvironState::Forming => Environ::Forming,
+            EnvironState::Empty => Environ::Empty,
+            EnvironState::Filled => {
+                Environ::Values(names.iter().map(|n| environ_value(&bytes, n)).collect())
+            }
         })
     }
 }
@@ -122,10 +140,26 @@ fn stands_in(pid: u32, directory: &Path) -> bool {
     link == wanted || link.strip_suffix(b" (deleted)") == Some(wanted)
 }
 
-/// Says whether the arguments are filled in and the environment is not.
-fn is_between(stat: &[u8]) -> bool {
-    let end = |place| place_of(stat, place).map(|(_, to)| to);
-    end(Place::Arguments) != Some(0) && end(Place::Environment) == Some(0)
+/// Says whether `execve` has reached the arguments and the environment: nothing is left to load.
+fn is_filling_in(stat: &[u8]) -> bool {
+    is_stat_of_execve(stat) && address(stat, Address::ArgumentsEnd) != Some(0)
+}
+
+/// The state of an environment that reads as empty, by its stat line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EnvironState {
+    Forming,
+    Empty,
+    Filled,
+}
+
+fn environ_state(stat: &[u8]) -> EnvironState {
+    match (address(stat, Address::Environment), address(stat, Address::EnvironmentEnd)) {
+        (_, Some(0)) => EnvironState::Forming,
+        _ if is_stat_of_execve(stat) => EnvironState::Forming,
+        (from, to) if from == to => EnvironState::Empty,
+        _ => EnvironState::Filled,
+    }
 }
 
 fn environ_value(environ: &[u8], name: &str) -> Option<String> {

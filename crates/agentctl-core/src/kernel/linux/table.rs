@@ -221,19 +221,24 @@ impl Kernel {
     fn wait_for_arguments(&self, until: Instant, table: &mut Table) {
         let until = until.min(Instant::now() + EXECVE_WAIT);
         let mut forming: Vec<usize> = Vec::new();
-        forming.extend((0..table.processes.len()).filter(|at| is_forming(&table.processes[*at])));
+        forming
+            .extend((0..table.processes.len()).filter(|at| lacks_arguments(&table.processes[*at])));
         while !forming.is_empty() && Instant::now() < until {
-            std::thread::park_timeout(Duration::from_millis(1));
             forming.retain(|at| {
                 let process = &mut table.processes[*at];
+                // Asked before the arguments are read: `execve` may end in between.
+                let is_in_execve = super::is_in_execve(process.id.pid);
                 match self.process(process.id.pid) {
                     Ok(Some(now)) if now.id == process.id => {
                         *process = now;
-                        is_forming(process)
+                        is_in_execve && lacks_arguments(process)
                     }
                     _ => false,
                 }
             });
+            if !forming.is_empty() {
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
         }
     }
 }
@@ -244,11 +249,10 @@ pub(super) fn unlisted(error: &io::Error) -> Table {
     Table { gaps, late: true, ..Table::default() }
 }
 
-/// Says whether a process is in `execve`, which sets the address of the arguments last. A process whose
-/// arguments exist and cannot be read has hidden them, and will not show them later.
-fn is_forming(process: &Process) -> bool {
-    let nothing = process.argv.iter().all(String::is_empty);
-    nothing && process.exe.is_some() && super::arguments_are_missing(process.id.pid)
+/// Says whether a process has a program and no arguments: it is in `execve`, or was when it was read, or has hidden
+/// them.
+fn lacks_arguments(process: &Process) -> bool {
+    process.exe.is_some() && process.argv.iter().all(String::is_empty)
 }
 
 /// Also reads the environment once: a later reader has no thread that can be abandoned.

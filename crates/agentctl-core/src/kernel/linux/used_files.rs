@@ -1,4 +1,4 @@
-//! Whether a process uses a file below some directory: one that it has open, or has mapped into its memory.
+//! Whether a process uses a file below some directory: as its root, or one that it has open or mapped into its memory.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read};
@@ -17,8 +17,8 @@ const MAX_MAPS_BYTES: u64 = 64 << 20;
 const FIELDS_BEFORE_PATH: usize = 5;
 
 impl Kernel {
-    /// Says whether a process has a file open or mapped whose path is `wanted`; no for a process that has gone. Fails if
-    /// not all of its files can be seen, and when the deadline of this thread has passed.
+    /// Says whether the root of a process, or a file that it has open or mapped, has a path that is `wanted`; no for a
+    /// process that has ended. Fails if not all of its files can be seen, and when the deadline of this thread has passed.
     pub fn uses_file(&self, id: &ProcId, wanted: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
         let used = uses(id.pid, wanted);
         // The files are those of this process only if it is still there.
@@ -28,6 +28,9 @@ impl Kernel {
 
 fn uses(pid: u32, wanted: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
     let directory = open_process_directory(pid)?;
+    if gone_is_none(read_link_at(&directory, "root"))?.is_some_and(|path| wanted(&path)) {
+        return Ok(true);
+    }
     let descriptors = descriptors(&directory)?;
     for entry in rustix::fs::Dir::read_from(&descriptors)? {
         deadline::check()?;

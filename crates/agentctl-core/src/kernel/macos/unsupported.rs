@@ -21,7 +21,31 @@ pub fn endless_pipe(_first: &[u8]) -> io::Result<std::fs::File> {
     Err(unsupported("sessions that stay are not supported on macOS"))
 }
 
+/// The mounts that show some directories to processes: none on macOS, which has no bind mounts.
+#[derive(Debug)]
+pub struct MountViews;
+
+impl MountViews {
+    /// Returns the view of a process.
+    #[must_use]
+    pub fn of(&self, _pid: u32) -> &Self {
+        self
+    }
+
+    /// Says whether a path of the process leads below one of the directories by another mount.
+    #[must_use]
+    pub fn is_inside(&self, _path: &Path) -> bool {
+        false
+    }
+}
+
 impl Kernel {
+    /// Prepares the question whether paths of processes lead below directories by other mounts.
+    #[must_use]
+    pub fn mount_views(&self, _directories: &[&Path]) -> MountViews {
+        MountViews
+    }
+
     /// Fails: macOS does not give access to the standard input of another process.
     pub fn write_to_stdin(
         &self,
@@ -39,6 +63,11 @@ impl Kernel {
 
     /// Fails: macOS does not show the standard output of a process.
     pub fn stdout_file(&self, _id: &ProcId) -> io::Result<Option<std::fs::File>> {
+        Err(unsupported("macOS does not show what a process writes its output to"))
+    }
+
+    /// Fails: macOS does not show what a process writes its output to.
+    pub fn stdout_path(&self, _id: &ProcId) -> io::Result<Option<std::path::PathBuf>> {
         Err(unsupported("macOS does not show what a process writes its output to"))
     }
 

@@ -112,7 +112,10 @@ fn a_wrong_file_is_refused_with_line_and_key() {
             "m.toml line 1: prompt_file: `gone`: it cannot be read: No such file or directory (os error 2)",
         ),
         ("adapter = \"demo\"", "m.toml: no prompt is given"),
-        ("prompt = [\"a\", \"b\"]\n[[slot]]\nadapter = \"demo\"", "m.toml: no prompt is given"),
+        (
+            "prompt = [\"a\", \"b\"]\n[[slot]]\nadapter = \"demo\"",
+            "m.toml line 2: [[slot]] 1: it has no prompt: of several prompts in the file it takes none",
+        ),
         (
             "prompt = \"x\"\nmodel = \"y\"\n[[slot]]\nadapter = \"demo\"",
             "m.toml line 2: model: it needs `adapter` beside it, or belongs into a [[slot]]",

@@ -240,6 +240,14 @@ impl<'a> Entry<'a> {
         items.iter().map(|item| item.get_ref().as_table().ok_or_else(expected)).collect()
     }
 
+    /// Says what is wrong with one of its tables.
+    pub(super) fn wrong_table(&self, number: usize, what: &str) -> MatrixError {
+        let tables = self.value.get_ref().as_array();
+        let table = tables.and_then(|tables| tables.get(number)).unwrap_or(self.value);
+        let key = format!("[[{}]] {}", self.shown, number + 1);
+        MatrixError { key, ..self.at(table, what) }
+    }
+
     fn variables_in(
         &self,
         value: &'a Spanned<DeValue<'a>>,

@@ -1,16 +1,18 @@
 //! Whether everything in a worktree is elsewhere.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::occupants::Occupants;
 use super::{CleanOrder, CleanSelection, Site, Target, leftovers, repositories};
-use crate::git::{Contents, GitError, WorkTree, git_dir_of};
-use crate::text::counted;
+use crate::git::{Contents, Git, GitError, WorkTree, git_dir_of};
+use crate::text::{counted, shell_word};
+use crate::worktrees::branch_operations::{Operation, branch_operations};
 use crate::worktrees::facts::{INITIALIZING, Reader};
 use crate::worktrees::{LockReason, WorktreeState, short_branch};
 
 /// Files of a git directory that exist while an operation is not finished, with its name.
-const OPERATIONS: [(&str, &str); 8] = [
+pub(in crate::worktrees) const OPERATIONS: [(&str, &str); 8] = [
     ("rebase-merge", "a rebase"),
     ("rebase-apply", "a rebase"),
     ("MERGE_HEAD", "a merge"),
@@ -52,6 +54,8 @@ pub(super) struct Finding {
     pub contents: Option<Contents>,
     /// The commit that its branch or HEAD names now.
     pub commit: Option<String>,
+    /// The git directories of repositories in it whose commits were looked at.
+    pub repositories: HashSet<PathBuf>,
 }
 
 impl Finding {
@@ -85,6 +89,10 @@ pub(super) struct Checker<'a> {
     pub reader: Reader<'a>,
     /// The descriptions of the stashes: `WIP on BRANCH: …`.
     pub stashes: Vec<String>,
+    /// The branches that are rebased. After `git rebase --abort` they are as before the rebase, so they prove nothing.
+    pub rebased: Vec<String>,
+    /// All symbolic refs. They prove nothing: what they name is named by the refs that they lead to.
+    pub symbolic: Vec<String>,
 }
 
 impl<'a> Checker<'a> {
@@ -94,7 +102,12 @@ impl<'a> Checker<'a> {
         let prefix = &site.order.settings.prefix;
         let reader = Reader::new(host, site.git, site.repository, prefix)?;
         let stashes = site.git.stashes(common)?;
-        Ok(Self { site, reader, stashes })
+        let operations = branch_operations(site.repository)?.into_iter();
+        let rebased = operations.filter(|one| one.operation == Operation::Rebase);
+        let rebased = rebased.map(|one| one.branch).collect();
+        let mut symbolic = Git::symbolic_refs(site.git.read(common))?;
+        symbolic.extend(reader.is_on_branch().then(|| "HEAD".to_owned()));
+        Ok(Self { site, reader, stashes, rebased, symbolic })
     }
 
     /// Checks a worktree whose files are at `at`; `None` if it has no directory.
@@ -117,6 +130,10 @@ impl<'a> Checker<'a> {
         if let Some(admin) = &target.admin {
             for (_, operation) in OPERATIONS.iter().filter(|(file, _)| admin.join(file).exists()) {
                 finding.keep(format!("{operation} is in progress in it"));
+            }
+            for name in self.private_refs_without_commit(admin)? {
+                finding
+                    .keep(format!("its ref {name} names no commit, so no rescue ref can hold it"));
             }
         }
         match (at, &target.admin) {
@@ -201,7 +218,7 @@ impl<'a> Checker<'a> {
     ) -> Result<(), GitError> {
         let git = self.site.git;
         if let Some(gap) = contents.gaps.first() {
-            finding.keep(format!("not all of its files can be read: {gap}"));
+            finding.keep(format!("not all of its files can be read or stored: {gap}"));
         }
         let changed = git.changed_files(tree, contents)?;
         let lost = changed.iter().filter(|change| !(half_made && change.is_deletion)).count();
@@ -234,12 +251,23 @@ impl<'a> Checker<'a> {
 
     /// Checks a worktree whose directory is missing: git still has its index and its submodules.
     fn check_missing(&self, admin: &Path, finding: &mut Finding) -> Result<(), GitError> {
+        if self.site.git.has_conflicts(admin)? {
+            let git_dir = shell_word(&admin.to_string_lossy());
+            finding.keep(format!(
+                "its directory is missing, and its index has unresolved conflicts; \
+                 `git --git-dir={git_dir} --work-tree=. reset` drops them and keeps its commits"
+            ));
+            return Ok(());
+        }
         let common = &self.site.repository.common;
         let staged = self.site.git.staged_tree(admin, &common.join("objects"))?;
         let head = self.site.git.tree(admin, "HEAD")?;
         if staged.is_some() && staged != head {
-            finding
-                .keep("its directory is missing, and its index has content that is not committed");
+            let git_dir = shell_word(&admin.to_string_lossy());
+            finding.keep(format!(
+                "its directory is missing, and its index has content that is not committed; \
+                 `git --git-dir={git_dir} --work-tree=. commit -m 'staged work'` commits it"
+            ));
         }
         repositories::check_unused_modules(self, admin, &[admin.to_owned()], finding)?;
         finding.proofs.push("its directory is missing".to_owned());
@@ -260,6 +288,12 @@ impl<'a> Checker<'a> {
             let stashes = if count == 1 { "1 stash was" } else { &format!("{count} stashes were") };
             finding.unless(Override::Force, format!("{stashes} made on {short}"));
         }
+        let is_on_another = branch.is_some() && target.made_branch(order).is_none();
+        if !target.named && target.facts.name.is_none() {
+            finding.keep("agentctl did not make it");
+        } else if !target.named && is_on_another {
+            finding.keep(format!("it is on the branch {short}, which agentctl did not make"));
+        }
         // The commits of a branch that stays are still named by it.
         if branch.is_some() && target.own_branch(order).is_none() {
             finding.proofs.push("its branch stays".to_owned());
@@ -269,7 +303,7 @@ impl<'a> Checker<'a> {
             return Ok(());
         }
         let Some(commit) = finding.commit.clone() else { return Ok(()) };
-        let whereabouts = self.whereabouts(branch, &commit)?;
+        let whereabouts = self.whereabouts(target, &commit)?;
         match whereabouts.lost {
             0 => finding.proofs.push(whereabouts.text),
             _ => finding.unless(Override::Force, whereabouts.text),

@@ -1,16 +1,15 @@
 //! The contents of a working tree that are not in git: ignored files, build folders, repositories inside it.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::FileType;
 
 use super::check::{Checker, Finding, Override};
 use super::repositories;
 use crate::git::{Contents, GitError, WorkTree, path_of};
+use crate::worktrees::regular_file::open;
 use crate::worktrees::walk::{self, Enter};
 
 /// Folders that tools fill with what they can make again.
@@ -45,7 +44,8 @@ pub(super) fn check(
     if let Err(error) = walked {
         finding.keep(format!("{}not everything in it can be looked at: {error}", place.label));
     }
-    if !found.others.is_empty() {
+    // With files that could not be read it is not known which of the others git ignores. Such a worktree is kept anyway.
+    if !found.others.is_empty() && contents.gaps.is_empty() {
         let text = format!("{}{}", place.label, ignored_files(&found.others));
         finding.unless(Override::Ignored, text);
     }
@@ -71,6 +71,7 @@ struct Found {
     /// Repositories without a working tree around them: bare ones, and separate git directories.
     git_dirs: Vec<PathBuf>,
     build_folders: Vec<PathBuf>,
+    /// Unedited copies of files of the main working tree, and links to such files.
     copies: Vec<PathBuf>,
     /// Other ignored files, with their sizes.
     others: Vec<(PathBuf, u64)>,
@@ -130,7 +131,9 @@ impl Search<'_> {
         if self.known.files.contains(path) || !has_content || entry.size == 0 {
             return;
         }
-        if self.place.depth == 0 && is_unedited_copy(self.checker, &self.place.tree.top, path) {
+        let is_link = entry.kind == FileType::Symlink;
+        let is_elsewhere = if is_link { is_link_to_main } else { is_unedited_copy };
+        if self.place.depth == 0 && is_elsewhere(self.checker, self.place, path) {
             self.found.copies.push(path.clone());
         } else {
             self.found.others.push((path.clone(), entry.size));
@@ -192,7 +195,7 @@ fn is_build_folder(path: &Path) -> bool {
 }
 
 /// Says whether a file was copied from the main working tree by the user's settings, and is still the same.
-fn is_unedited_copy(checker: &Checker<'_>, top: &Path, path: &Path) -> bool {
+fn is_unedited_copy(checker: &Checker<'_>, place: &Place<'_>, path: &Path) -> bool {
     let site = checker.site;
     let configured = site.order.settings.copy.iter().any(|copy| {
         let copy: PathBuf = copy.components().collect();
@@ -200,7 +203,18 @@ fn is_unedited_copy(checker: &Checker<'_>, top: &Path, path: &Path) -> bool {
     });
     configured
         && !site.repository.bare
-        && is_same_file(&top.join(path), &site.repository.main.join(path)).unwrap_or(false)
+        && is_same_file(&place.tree.top.join(path), &site.repository.main.join(path))
+            .unwrap_or(false)
+}
+
+/// Says whether a link leads to something in the main working tree, which stays. `setup` of the user's settings makes
+/// such links.
+fn is_link_to_main(checker: &Checker<'_>, place: &Place<'_>, path: &Path) -> bool {
+    let repository = checker.site.repository;
+    let Ok(main) = std::fs::canonicalize(&repository.main) else { return false };
+    let Ok(target) = std::fs::canonicalize(place.tree.top.join(path)) else { return false };
+    let is_removed = place.removed.iter().any(|directory| target.starts_with(directory));
+    !repository.bare && target.starts_with(main) && !is_removed
 }
 
 /// Compares two regular files by content.
@@ -216,14 +230,4 @@ fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
             return Ok(false);
         }
     }
-}
-
-/// Opens a regular file; a link is not followed.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
-    let file = File::options().read(true).custom_flags(flags.cast_signed()).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    Ok(file)
 }

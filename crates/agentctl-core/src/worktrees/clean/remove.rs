@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::check::{Checker, Finding};
 use super::interrupted::{self, rename};
 use super::occupants::Occupants;
-use super::{CleanAction, CleanNews, CleanedWorktree, Site, Target};
-use crate::git::GitError;
+use super::records::{self, Record};
+use super::{CALLED_OFF, CleanAction, CleanNews, CleanedWorktree, Site, Target};
+use crate::git::{Git, GitError};
 use crate::locks::{HeldMutex, enter};
 use crate::worktrees::rescue::{self, Kept, Rescue, bookkeeping};
 use crate::worktrees::{BASE_REFS, WorktreeState, walk};
@@ -64,19 +65,17 @@ impl Removal<'_> {
             let aside =
                 interrupted::removing(path).ok_or_else(|| one("its directory has no name"))?;
             tell(CleanNews::Renaming(path.to_owned()));
-            rename(path, &aside)
-                .map_err(|error| one(format!("it cannot be renamed to be removed: {error}")))?;
+            rename_aside(path, &aside)?;
             self.aside = Some(aside.clone());
             tell(CleanNews::Renamed(aside));
         }
-        let checker = Checker::read(site).map_err(one)?;
-        let occupants = Occupants::look(site.fleet);
-        let finding = checker.check(target, self.aside.as_deref(), &occupants).map_err(one)?;
-        self.check_unchanged(&checker, &finding)?;
-        let blocked = finding.blocked(site.order);
-        if !blocked.is_empty() {
-            return Err(blocked);
+        let git = site.git.cancelled_by(&site.fleet.cancellation);
+        let asking = Site { git: &git, ..*site };
+        let judged = self.judge(&asking);
+        if site.is_called_off() {
+            return Err(one(CALLED_OFF));
         }
+        let (checker, finding) = judged?;
         row.commit.clone_from(&finding.commit);
         row.rescue = self.rescue(&checker, &finding).map_err(one)?;
         if let Some(path) = &target.facts.path {
@@ -89,9 +88,13 @@ impl Removal<'_> {
             self.forget(&checker, path).map_err(one)?;
         }
         if let Some(aside) = self.aside.take() {
-            if let Err(error) = walk::remove(&aside) {
-                let text = format!("{} is not removed completely: {error}", aside.display());
-                row.warnings.push(text);
+            let record = Record::of(&site.repository.common, &aside);
+            match walk::remove(&aside) {
+                Ok(()) => record.remove(),
+                Err(error) => {
+                    let text = format!("{} is not removed completely: {error}", aside.display());
+                    row.warnings.push(text);
+                }
             }
             remove_empty_parent(&aside);
         }
@@ -102,10 +105,25 @@ impl Removal<'_> {
             tell(CleanNews::DeletingBranch(branch.to_owned()));
             match self.delete_branch(branch, &commit) {
                 Ok(()) => row.branch_deleted = true,
+                // Nothing else was there to remove.
+                Err(error) if target.facts.path.is_none() => {
+                    return Err(one(format!("its branch cannot be deleted: {error}")));
+                }
                 Err(error) => row.warnings.push(format!("its branch is kept: {error}")),
             }
         }
         Ok(())
+    }
+
+    /// Checks the renamed worktree, with questions that end if the order is called off.
+    fn judge<'s>(&self, asking: &'s Site<'s>) -> Result<(Checker<'s>, Finding), Reasons> {
+        let checker = Checker::read(asking).map_err(one)?;
+        let occupants = Occupants::look(asking);
+        let aside = self.aside.as_deref();
+        let finding = checker.check(self.target, aside, &occupants).map_err(one)?;
+        self.check_unchanged(&checker, &finding)?;
+        let blocked = finding.blocked(asking.order);
+        if blocked.is_empty() { Ok((checker, finding)) } else { Err(blocked) }
     }
 
     /// Takes the mutex of the repository, under which it is cleaned, and that of the directory, under which
@@ -113,7 +131,7 @@ impl Removal<'_> {
     fn enter(&self) -> Result<Vec<HeldMutex>, Reasons> {
         let mut held = vec![enter_repository(self.site)?];
         // The clean that held the mutex before may have been killed.
-        interrupted::restore(self.target);
+        interrupted::restore(&self.site.repository.common, self.target);
         if let Some(path) = self.target.directory() {
             held.push(enter_directory(self.site, path)?);
         }
@@ -139,7 +157,7 @@ impl Removal<'_> {
         if checker.reader.entries.iter().any(|entry| elsewhere(&entry)) {
             return Err(one("another worktree has its branch"));
         }
-        if checker.reader.refs.get(branch) == finding.commit.as_ref() { Ok(()) } else { changed() }
+        if checker.reader.plain(branch) == finding.commit.as_ref() { Ok(()) } else { changed() }
     }
 
     /// Makes a rescue ref for what no ref would name after the removal.
@@ -211,8 +229,9 @@ impl Removal<'_> {
     /// has forgotten it.
     fn mark_removed(&mut self, path: &Path) -> Result<(), Reasons> {
         if let (Some(aside), Some(removed)) = (&self.aside, interrupted::removed(path)) {
-            rename(aside, &removed)
-                .map_err(|error| one(format!("it cannot be renamed to be removed: {error}")))?;
+            // On a full disk there is no record: if this clean is killed, the next one leaves the rest and names it.
+            let _unrecorded = records::write(&self.site.repository.common, aside, &removed);
+            rename_aside(aside, &removed)?;
             self.aside = Some(removed);
         }
         Ok(())
@@ -236,9 +255,7 @@ impl Removal<'_> {
     /// Deletes the branch if it still has the commit that was checked, then its base ref.
     fn delete_branch(&self, branch: &str, commit: &str) -> Result<(), GitError> {
         let (git, common) = (self.site.git, &self.site.repository.common);
-        let delete = |name: &str, old: &str| {
-            bookkeeping(git, common).args(["update-ref", "-d", name, old]).ok().map(drop)
-        };
+        let delete = |name: &str, old: &str| Git::delete_ref(bookkeeping(git, common), name, old);
         delete(branch, commit)?;
         let facts = &self.target.facts;
         if let (Some(name), Some(base)) = (&facts.name, &facts.base) {
@@ -252,10 +269,17 @@ impl Removal<'_> {
         let (Some(aside), Some(path)) = (self.aside.take(), &self.target.facts.path) else {
             return Ok(());
         };
+        // Its checks do not count any more.
+        Record::of(&self.site.repository.common, &aside).remove();
         rename(&aside, path).map_err(|error| {
             format!("its files are in {}: it cannot be renamed back: {error}", aside.display())
         })
     }
+}
+
+fn rename_aside(from: &Path, to: &Path) -> Result<(), Reasons> {
+    let failed = |error| one(format!("it cannot be renamed to {}: {error}", to.display()));
+    rename(from, to).map_err(failed)
 }
 
 /// Takes the mutex of the repository, under which its worktrees are renamed and removed.

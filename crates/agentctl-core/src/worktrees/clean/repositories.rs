@@ -1,18 +1,24 @@
 //! Repositories inside a worktree: its submodules, and repositories that were made or cloned in it. All their
-//! commits must be on a remote that stays or in the main tree's copy of the same submodule, and their files committed.
+//! commits and tags must be on a remote that stays or in the main tree's copy of the same submodule, and their files
+//! committed.
 //! No program that their own configuration names is run.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::check::{Checker, Finding, files};
+use super::commits::excluded;
 use super::leftovers::{self, Place};
-use crate::git::{Git, GitCall, GitError, WorkTree, git_dir_of};
-use crate::locks::real_path;
+use super::remotes::{Remotes, lacking, named_objects, without_tree};
+use super::select::worktree_of;
+use crate::git::{Git, GitError, WorkTree, git_dir_of};
 use crate::text::counted;
+use crate::worktrees::facts::REMOTE_REFS;
 
 /// How deep repositories may be nested.
 const MAX_DEPTH: usize = 16;
+/// How many remotes are named in a reason.
+const NAMED_REMOTES: usize = 3;
 
 /// Checks a repository inside a working tree, by its path below the tree and its own path.
 pub(super) fn check(
@@ -137,73 +143,94 @@ fn modules(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that every commit of a repository, also of its reflogs and stashes, is on a branch of a remote that stays,
-/// or in the main tree's copy of the submodule.
+/// Checks that every commit of a repository, also of its reflogs and stashes, and every other object that a ref names,
+/// is on a remote that stays or in the main tree's copy of the submodule; and that it has no worktrees of its own.
 fn check_commits(
     checker: &Checker<'_>,
     (git_dir, label): (&Path, &str),
     removed: &[PathBuf],
     finding: &mut Finding,
 ) -> Result<(), GitError> {
-    let git = checker.site.git;
-    let remotes = remotes_that_stay(checker, git_dir, removed)?;
-    let call = without_tree(git, git_dir).args(["rev-list", "--all", "--reflog", "--not"]);
-    let own = call.args(remotes.iter().map(|name| format!("--remotes={name}"))).text()?;
-    if own.is_empty() {
+    // A submodule is found in the working tree, and among the data of the worktree.
+    let real = std::fs::canonicalize(git_dir).unwrap_or_else(|_| git_dir.to_owned());
+    if !finding.repositories.insert(real) {
         return Ok(());
     }
-    let common = &checker.site.repository.common;
-    if let Some(twin) = twin_of(common, git_dir) {
-        let call = without_tree(git, &twin);
-        let args = ["rev-list", "--stdin", "--not", "--all"];
-        let missing = call.args(args).stdin(format!("{own}\n")).run()?;
-        if missing.code == 0 && missing.stdout.is_empty() {
-            return Ok(());
+    for tree in linked_worktrees(git_dir) {
+        finding.keep(format!("{label}it has the worktree {}", tree.display()));
+    }
+    let git = checker.site.git;
+    let remotes = Remotes::read(checker, git_dir, removed)?;
+    let mut own = unpushed(git, git_dir, &remotes)?;
+    let mut others = named_objects(git, git_dir)?;
+    // A remote on another machine has no refs here that name its tags.
+    others.retain(|(kind, ..)| kind != "commit");
+    let mut unfit = remotes.unfit;
+    let twin = twin_of(&checker.site.repository.common, git_dir);
+    let twin = twin.map(|twin| ("the main tree's copy".to_owned(), twin));
+    for (called, place) in twin.into_iter().chain(remotes.near) {
+        if own.is_empty() && others.is_empty() {
+            break;
+        }
+        match (lacking(git, &place, own.clone()), named_objects(git, &place)) {
+            (Ok(left), Ok(named)) => {
+                let them = if left.len() == 1 { "it" } else { "them" };
+                unfit.extend((!left.is_empty()).then(|| format!("{called} does not have {them}")));
+                own = left;
+                others.retain(|(_, id, _)| !named.iter().any(|(_, other, _)| other == id));
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                unfit.push(format!("{called} cannot be asked: {error}"));
+            }
         }
     }
-    let count = own.lines().count();
-    let first: String = own.chars().take(7).collect();
-    let commits = if count == 1 { "1 commit is".into() } else { format!("{count} commits are") };
-    let text = format!("{label}{commits} nowhere else ({first})");
-    if !finding.doubts.iter().any(|doubt| doubt.text.ends_with(&text)) {
-        finding.keep(text);
+    for (_, _, name) in others {
+        finding.keep(format!("{label}{name} is nowhere else"));
+    }
+    if let Some(first) = own.first() {
+        let first: String = first.chars().take(7).collect();
+        let count = own.len();
+        let commits =
+            if count == 1 { "1 commit is".into() } else { format!("{count} commits are") };
+        unfit.truncate(NAMED_REMOTES);
+        let why = if unfit.is_empty() { String::new() } else { format!(": {}", unfit.join(", ")) };
+        finding.keep(format!("{label}{commits} nowhere else ({first}){why}"));
     }
     Ok(())
 }
 
-/// Returns the names of the remotes of a repository that are not in a directory that would be removed. A
-/// remote-tracking branch without a remote can be written by any program, and proves nothing.
-fn remotes_that_stay(
-    checker: &Checker<'_>,
-    git_dir: &Path,
-    removed: &[PathBuf],
-) -> Result<Vec<String>, GitError> {
-    let listed = without_tree(checker.site.git, git_dir).args(["remote", "--verbose"]).text()?;
-    let host = &checker.site.fleet.host;
-    // A relative path counts from the working tree; a bare repository is its own.
-    let is_inside_tree = git_dir.file_name().is_some_and(|name| name == ".git");
-    let from = git_dir.parent().filter(|_| is_inside_tree).unwrap_or(git_dir);
-    let is_removed = |url: &str| {
-        let text = url.strip_prefix("file://").unwrap_or(url);
-        let names_host = text.split('/').next().is_some_and(|first| first.contains(':'));
-        let path = real_path(host, &from.join(text));
-        !names_host && removed.iter().any(|directory| path.starts_with(directory))
-    };
-    let mut names = Vec::new();
-    for line in listed.lines() {
-        let Some((name, rest)) = line.split_once('\t') else { continue };
-        let Some((url, _)) = rest.split_once(" (fetch)") else { continue };
-        if !url.is_empty() && !is_removed(url) {
-            names.push(name.to_owned());
-        }
+/// Returns the commits of a repository, also of its reflogs and stashes, that are not on a branch of a distant remote.
+fn unpushed(git: &Git, git_dir: &Path, remotes: &Remotes) -> Result<Vec<String>, GitError> {
+    let symbolic = Git::symbolic_refs(without_tree(git, git_dir))?;
+    let mut args = Vec::new();
+    for name in &remotes.distant {
+        args.extend(excluded(&symbolic, REMOTE_REFS));
+        // A remote may be called `a/b` beside `a`.
+        let others = remotes.others.iter().map(|other| format!("--exclude={}/*", literal(other)));
+        args.extend(others);
+        args.push(format!("--remotes={}/*", literal(name)));
     }
-    Ok(names)
+    let call = without_tree(git, git_dir).args(["rev-list", "--all", "--reflog", "--not"]);
+    Ok(call.args(args).text()?.lines().map(str::to_owned).collect())
 }
 
-/// Prepares a question about commits only: the working tree that a submodule's configuration names may have been
-/// renamed.
-fn without_tree<'a>(git: &'a Git, git_dir: &Path) -> GitCall<'a> {
-    git.read(git_dir).env("GIT_DIR", git_dir).env("GIT_WORK_TREE", git_dir)
+/// Returns a pattern of git that matches only this text.
+fn literal(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if "*?[\\".contains(letter) {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
+}
+
+/// Returns the worktrees of a repository. Without the repository they are none, and have indexes of their own.
+fn linked_worktrees(git_dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(git_dir.join("worktrees")).into_iter().flatten().flatten();
+    let data = entries.map(|entry| entry.path());
+    data.map(|data| worktree_of(&data).unwrap_or(data)).collect()
 }
 
 /// Returns the main tree's repository of the same submodule.

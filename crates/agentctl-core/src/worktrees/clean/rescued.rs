@@ -47,10 +47,7 @@ pub(super) fn delete_old(
     old.sort_by_key(|rescued| rescued.rescued_at.millis());
     for rescued in &mut old {
         let RescuedRef { reference, commit, .. } = &*rescued;
-        let delete = || {
-            let call = bookkeeping(git, &common);
-            call.args(["update-ref", "--no-deref", "-d", reference, commit]).ok().map(drop)
-        };
+        let delete = || Git::delete_ref(bookkeeping(git, &common), reference, commit);
         let result = if order.dry_run { Ok(()) } else { delete() };
         rescued.deleted = result.is_ok();
         rescued.error = result.err().map(|error| error.to_string());

@@ -9,7 +9,10 @@ use crate::locks::real_path;
 use crate::model::Fault;
 use crate::names::Names;
 use crate::worktrees::facts::Reader;
-use crate::worktrees::{WorktreeFacts, called, slot_in};
+use crate::worktrees::{WorktreeFacts, called, regular_file, slot_in};
+
+/// Limit of a file that names a directory.
+const MAX_LINK_BYTES: u64 = 16 << 10;
 
 /// The worktrees that an order means, by repository.
 #[derive(Default)]
@@ -52,8 +55,10 @@ fn swept(
     order: &CleanOrder,
     all: Vec<Target>,
 ) -> Result<(Vec<Target>, Vec<Fault>), CleanError> {
-    let mut ours: Vec<Target> =
-        all.into_iter().filter(|target| target.facts.name.is_some()).collect();
+    // A session of the group may have worked in a worktree that is not ours: the check keeps it, and names it.
+    let is_group = matches!(order.which, CleanSelection::Group(_));
+    let is_meant = |target: &Target| target.facts.name.is_some() || (is_group && !target.is_main);
+    let mut ours: Vec<Target> = all.into_iter().filter(is_meant).collect();
     let group = match &order.which {
         CleanSelection::Group(group) => Some(group),
         CleanSelection::Ended => None,
@@ -157,14 +162,18 @@ fn admins(common: &Path) -> Vec<(PathBuf, PathBuf)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten() {
         let admin = entry.path();
-        let Ok(mut text) = std::fs::read(admin.join("gitdir")) else { continue };
-        while text.last().is_some_and(u8::is_ascii_whitespace) {
-            text.pop();
-        }
-        let named = admin.join(path_of(&text));
-        found.extend(named.parent().map(|path| (admin, path.to_owned())));
+        found.extend(worktree_of(&admin).map(|path| (admin, path)));
     }
     found
+}
+
+/// Returns the worktree that a directory `worktrees/<id>` names.
+pub(in crate::worktrees) fn worktree_of(admin: &Path) -> Option<PathBuf> {
+    let mut text = regular_file::read(&admin.join("gitdir"), MAX_LINK_BYTES).ok()?;
+    while text.last().is_some_and(u8::is_ascii_whitespace) {
+        text.pop();
+    }
+    admin.join(path_of(&text)).parent().map(Path::to_owned)
 }
 
 /// Finds the data of a worktree. Several that name the same directory prove nothing.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::git::GitError;
+use crate::worktrees::Rescue;
 
 /// Why worktrees were not made.
 #[derive(Debug, thiserror::Error)]
@@ -92,8 +93,16 @@ pub enum MakeError {
         /// git's own words.
         words: String,
     },
+    /// A hook of the repository failed or refused.
+    #[error("the hook `{hook}` of the repository failed: {words}")]
+    Hook {
+        /// The hook.
+        hook: &'static str,
+        /// The words of the hook or of git.
+        words: String,
+    },
     /// There is not enough space.
-    #[error("{} has {} free, and {count} of these worktrees need {}", .path.display(), megabytes(*.free_bytes), megabytes(*.needed_bytes))]
+    #[error("{} has {} free, and {} {}", .path.display(), size_down(*.free_bytes), need(*.count), size_up(*.needed_bytes))]
     NoSpace {
         /// The directory.
         path: PathBuf,
@@ -131,22 +140,70 @@ pub enum MakeError {
     #[error("interrupted")]
     Cancelled,
     /// The call failed, and not everything that it made could be removed.
-    #[error("{cause}; this is left: {}", .left.join(", "))]
+    #[error("{cause}; {remains}")]
     Left {
         /// Why it failed.
         cause: Box<MakeError>,
-        /// The parts that are left, each with the cause.
-        left: Vec<String>,
+        /// The parts that are left.
+        remains: Box<Remains>,
     },
 }
 
 impl MakeError {
+    /// A name that git does not accept for a branch.
+    pub(super) fn bad_branch(name: &str) -> Self {
+        let why = "git does not accept it as the name of a branch".to_owned();
+        Self::BadName { name: name.to_owned(), why }
+    }
+
     /// Names the cause of a failure after the order was called off: a step failed because its program was ended.
     pub(super) fn of_cancelled(self) -> Self {
         match self {
-            Self::Left { left, .. } => Self::Left { cause: Box::new(Self::Cancelled), left },
+            Self::Left { remains, .. } => Self::Left { cause: Box::new(Self::Cancelled), remains },
             _ => Self::Cancelled,
         }
+    }
+}
+
+/// A worktree of a failed call that is kept, with its branch and base ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptWorktree {
+    /// Its name.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Why it is kept.
+    pub why: String,
+}
+
+/// The parts of a failed call that are left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remains {
+    /// The parts that could not be removed, each with the cause.
+    pub left: Vec<String>,
+    /// The worktrees that are kept.
+    pub kept: Vec<KeptWorktree>,
+    /// The rescue refs with the files of worktrees that were removed.
+    pub saved: Vec<Rescue>,
+}
+
+impl Remains {
+    pub(super) fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl std::fmt::Display for Remains {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kept = |kept: &KeptWorktree| format!("{} is kept: {}", kept.path.display(), kept.why);
+        let saved =
+            |saved: &Rescue| format!("the files of the worktree are saved as {}", saved.reference);
+        let mut parts: Vec<String> = self.kept.iter().map(kept).collect();
+        parts.extend(self.saved.iter().map(saved));
+        if !self.left.is_empty() {
+            parts.push(format!("this is left: {}", self.left.join(", ")));
+        }
+        f.write_str(&parts.join("; "))
     }
 }
 
@@ -176,7 +233,45 @@ impl std::fmt::Display for NameHolder {
     }
 }
 
-/// Writes a size in whole megabytes, rounded up.
-fn megabytes(bytes: u64) -> String {
-    format!("{} MB", bytes.div_ceil(1 << 20))
+/// Returns `the worktree needs` or `the 3 worktrees need`.
+fn need(count: usize) -> String {
+    if count == 1 { "the worktree needs".to_owned() } else { format!("the {count} worktrees need") }
+}
+
+/// Writes the size of what is needed, rounded up.
+fn size_up(bytes: u64) -> String {
+    let (unit, word) = unit(bytes);
+    format!("{} {word}", bytes.div_ceil(unit))
+}
+
+/// Writes the size of what is free, rounded down: it never looks like enough.
+fn size_down(bytes: u64) -> String {
+    let (unit, word) = unit(bytes);
+    format!("{} {word}", bytes / unit)
+}
+
+/// Returns the unit in which a size is written: whole kilobytes up to ten megabytes.
+fn unit(bytes: u64) -> (u64, &'static str) {
+    if bytes < 10 << 20 { (1 << 10, "kB") } else { (1 << 20, "MB") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_space_never_looks_like_enough() {
+        let said = |free_bytes, needed_bytes, count| {
+            let path = PathBuf::from("/d");
+            MakeError::NoSpace { path, free_bytes, needed_bytes, count }.to_string()
+        };
+        assert_eq!(
+            said((512 << 10) + 1, (512 << 10) + 2, 2),
+            "/d has 512 kB free, and the 2 worktrees need 513 kB"
+        );
+        assert_eq!(said(0, 1, 1), "/d has 0 kB free, and the worktree needs 1 kB");
+        let ten = 10 << 20;
+        assert_eq!(said(ten - 1, ten, 1), "/d has 10239 kB free, and the worktree needs 10 MB");
+        assert_eq!(said(ten + 1, ten + 2, 1), "/d has 10 MB free, and the worktree needs 11 MB");
+    }
 }

@@ -4,16 +4,18 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use rustix::fs::{Access, access, statvfs};
+use rustix::fs::{Access, access};
 
+use super::super::clean::MAX_WORKTREE_FOLDER_BYTES;
 use super::super::{BASE_REFS, BRANCH_REFS, MakeOrder, Wanted, short_branch};
-use super::{MakeError, NameHolder, undo};
+use super::{KeptWorktree, MakeError, NameHolder, Prepared, Remains, save, undo};
 use crate::git::{Git, GitError, RefEdit, RefTransactionError, Repository};
 use crate::host::Host;
 
-/// Longest name of a folder on common file systems.
-const MAX_FOLDER_BYTES: usize = 255;
+/// git's words after a hook `reference-transaction` refused the change of refs.
+const ABORTED_BY_HOOK: &str = "aborted by hook";
 
 /// One worktree that will be made.
 #[derive(Debug)]
@@ -26,18 +28,26 @@ pub(super) struct Place {
     /// The commit that the branch begins at.
     pub start: String,
     /// The branch or revision that the base was taken from, for the reflog.
-    from: String,
+    pub from: String,
+    /// Set when its files and submodules are checked out.
+    pub checked_out: OnceLock<()>,
+    /// Its state when it was complete.
+    pub prepared: OnceLock<Prepared>,
 }
 
 /// Everything that a call makes.
 pub(super) struct Plan<'a> {
-    git: &'a Git,
+    pub(super) git: &'a Git,
     pub repository: Repository,
     pub places: Vec<Place>,
     /// The directory that holds the worktrees.
-    parent: PathBuf,
+    pub(super) parent: PathBuf,
     parent_is_new: bool,
     pub left_behind: usize,
+    /// The commit of the present working tree, if `git status` shows no changed file of it.
+    pub(super) unchanged_head: Option<String>,
+    /// The repositories whose files the uncommitted changes do not bring along, a sentence each.
+    pub warnings: Vec<String>,
     /// The changes that create all branches and base refs: a transaction for each text of the reflog.
     transactions: Vec<RefTransaction>,
 }
@@ -58,8 +68,8 @@ pub fn check_names(names: &[&str]) -> Result<(), MakeError> {
         {
             return Err(bad("it is empty, or begins with `-` or `/`, or ends with `/`"));
         }
-        if folder.len() > MAX_FOLDER_BYTES {
-            return Err(bad("it is longer than 255 bytes"));
+        if folder.len() > MAX_WORKTREE_FOLDER_BYTES {
+            return Err(bad(&format!("it is longer than {MAX_WORKTREE_FOLDER_BYTES} bytes")));
         }
         if folder == "@" {
             // `git worktree add` cannot make a worktree whose directory is called so.
@@ -71,6 +81,11 @@ pub fn check_names(names: &[&str]) -> Result<(), MakeError> {
         if let Some(twin) = names.iter().find(|n| *n != name && folder_name(n) == folder) {
             return Err(bad(&format!("`{twin}` would have the same folder")));
         }
+        let is_below =
+            |other: &&&str| other.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+        if let Some(other) = names.iter().find(is_below) {
+            return Err(bad(&format!("git cannot keep both its branch and that of `{other}`")));
+        }
         if names.iter().filter(|n| *n == name).count() > 1 {
             return Err(bad("two worktrees of this launch have it"));
         }
@@ -78,7 +93,7 @@ pub fn check_names(names: &[&str]) -> Result<(), MakeError> {
     Ok(())
 }
 
-pub(super) fn folder_name(name: &str) -> String {
+fn folder_name(name: &str) -> String {
     name.replace('/', "-")
 }
 
@@ -110,6 +125,11 @@ pub fn worktrees_directory(
 }
 
 fn superproject(git: &Git, tree: &Path) -> Result<Option<PathBuf>, GitError> {
+    // The working tree of a superproject is above, with a `.git` of its own. Without one git need not be asked.
+    let has_git = |path: &Path| path.join(".git").symlink_metadata().is_ok();
+    if !tree.ancestors().skip(1).any(has_git) {
+        return Ok(None);
+    }
     let call = git.read(tree).args(["rev-parse", "--show-superproject-working-tree"]);
     let output = call.run()?;
     let text = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
@@ -134,7 +154,21 @@ pub(super) fn clean(path: &Path) -> PathBuf {
 }
 
 impl<'a> Plan<'a> {
+    /// Plans a call that can begin. If uncommitted changes are taken along, their commit is made.
     pub(super) fn new(
+        host: &Host,
+        git: &'a Git,
+        order: &MakeOrder,
+        wanted: &[Wanted],
+    ) -> Result<Self, MakeError> {
+        let mut plan = Self::checked(host, git, order, wanted)?;
+        plan.take_changes(order)?;
+        plan.transactions = plan.wanted_refs()?;
+        Ok(plan)
+    }
+
+    /// Plans a call and refuses what can be refused without writing anything.
+    pub(super) fn checked(
         host: &Host,
         git: &'a Git,
         order: &MakeOrder,
@@ -144,10 +178,13 @@ impl<'a> Plan<'a> {
         check_names(&names)?;
         let repository = git.repository(&order.from)?;
         let parent = worktrees_directory(git, &repository, order)?;
-        check_directory(host, git, &repository, &parent)?;
-        let mut places = Vec::new();
+        check_directory(host, &repository, &parent)?;
+        let (mut places, mut bases) = (Vec::new(), HashMap::new());
         for Wanted { name, base: own, .. } in wanted {
-            let (base, from) = base(git, &repository, order, own.as_deref())?;
+            if !bases.contains_key(own) {
+                bases.insert(own, base(git, &repository, order, own.as_deref())?);
+            }
+            let (base, from) = bases[own].clone();
             places.push(Place {
                 name: name.clone(),
                 branch: format!("{}{name}", order.settings.prefix),
@@ -155,6 +192,8 @@ impl<'a> Plan<'a> {
                 start: base.clone(),
                 base,
                 from,
+                checked_out: OnceLock::new(),
+                prepared: OnceLock::new(),
             });
         }
         let mut plan = Self {
@@ -164,13 +203,14 @@ impl<'a> Plan<'a> {
             parent_is_new: parent.symlink_metadata().is_err(),
             parent,
             left_behind: 0,
+            unchanged_head: None,
+            warnings: Vec::new(),
             transactions: Vec::new(),
         };
         plan.check_free()?;
         plan.check_sparse(order)?;
+        plan.count_changes(order)?;
         plan.check_space(order)?;
-        plan.take_changes(order)?;
-        plan.transactions = plan.wanted_refs()?;
         Ok(plan)
     }
 
@@ -208,96 +248,18 @@ impl<'a> Plan<'a> {
         Err(MakeError::SparseConsent { repository: self.repository.main.clone() })
     }
 
-    /// Returns the size of all files of a commit that are checked out.
-    fn size_of(&self, base: &str, order: &MakeOrder) -> Result<u64, MakeError> {
-        let call = self.git.read(&self.repository.common).args(["ls-tree", "-r", "-l", "-z", base]);
-        let listed = if order.options.sparse.is_empty() {
-            call.ok()?
-        } else {
-            call.arg("--").args(&order.options.sparse).ok()?
-        };
-        let size = |entry: &[u8]| -> Option<u64> {
-            let facts = entry.split(|byte| *byte == b'\t').next()?;
-            std::str::from_utf8(facts).ok()?.split_whitespace().nth(3)?.parse().ok()
-        };
-        Ok(listed.stdout.split(|byte| *byte == 0).filter_map(size).sum())
-    }
-
-    /// Refuses if the files of the bases, with a tenth to spare, need more space than is free.
-    fn check_space(&self, order: &MakeOrder) -> Result<(), MakeError> {
-        let mut sizes: HashMap<&str, u64> = HashMap::new();
-        let mut needed = 0_u64;
-        for place in &self.places {
-            let size = match sizes.get(place.base.as_str()) {
-                Some(size) => *size,
-                None => self.size_of(&place.base, order)?,
-            };
-            sizes.insert(&place.base, size);
-            needed = needed.saturating_add(size);
-        }
-        let count = self.places.len();
-        let needed_bytes = needed.saturating_add(needed / 10);
-        let there = self.parent.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
-        let Ok(space) = statvfs(there) else { return Ok(()) };
-        // A file system that counts no blocks does not say how much is free.
-        if space.f_blocks == 0 {
-            return Ok(());
-        }
-        let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
-        if needed_bytes <= free_bytes {
-            return Ok(());
-        }
-        Err(MakeError::NoSpace { path: there.to_owned(), free_bytes, needed_bytes, count })
-    }
-
-    /// Counts the uncommitted changes of the present working tree, or makes a commit of them.
-    fn take_changes(&mut self, order: &MakeOrder) -> Result<(), MakeError> {
-        let options = &order.options;
-        let Some(top) = self.repository.top.clone() else {
-            let repository = self.repository.main.clone();
-            return if options.with_changes {
-                Err(MakeError::NoChanges { repository })
-            } else {
-                Ok(())
-            };
-        };
-        let head = self.git.commit(&top, "HEAD")?;
-        let is_at_head = |place: &&Place| head.as_ref() == Some(&place.base);
-        if !options.with_changes {
-            if !self.places.iter().any(|place| is_at_head(&place)) {
-                return Ok(());
-            }
-            let args = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"];
-            let status = self.git.read(&top).args(args).ok()?.stdout;
-            self.left_behind =
-                status.split(|byte| *byte == 0).filter(|line| !line.is_empty()).count();
-            return Ok(());
-        }
-        if let Some(elsewhere) = self.places.iter().find(|place| !is_at_head(place)) {
-            return Err(MakeError::ChangesOfOtherBase { revision: elsewhere.from.clone() });
-        }
-        let Some(base) = head else { return Ok(()) };
-        let snapshot = self.git.snapshot_into_repository(&top)?;
-        if let Some(why) = snapshot.gaps.first() {
-            return Err(MakeError::UnreadableChanges { why: why.clone() });
-        }
-        if self.git.tree(&top, &base)?.as_ref() != Some(&snapshot.tree) {
-            let words = "Uncommitted changes at the start of this worktree";
-            let start = self.git.commit_with_parents(&top, &snapshot.tree, &[&base], words)?;
-            for place in &mut self.places {
-                place.start.clone_from(&start);
-            }
-        }
-        Ok(())
-    }
-
     /// Returns the changes that create all branches and base refs. A base ref whose branch is gone is replaced.
     fn wanted_refs(&self) -> Result<Vec<RefTransaction>, MakeError> {
         let mut transactions: Vec<RefTransaction> = Vec::new();
+        let format = "--format=%(refname) %(objectname)";
+        let call = self.git.read(&self.repository.common).args(["for-each-ref", format, BASE_REFS]);
+        let listed = call.text()?;
+        let bases: HashMap<&str, &str> =
+            listed.lines().filter_map(|line| line.split_once(' ')).collect();
         for place in &self.places {
             let branch = format!("{BRANCH_REFS}{}", place.branch);
             let base = format!("{BASE_REFS}{}", place.name);
-            let stale = self.git.ref_value(&self.repository.common, &base)?;
+            let stale = bases.get(base.as_str()).map(|value| (*value).to_owned());
             let new = place.base.clone();
             let edits = [
                 RefEdit::Create { name: branch, new: place.start.clone() },
@@ -319,10 +281,12 @@ impl<'a> Plan<'a> {
 
     /// Creates the directory that holds the worktrees.
     pub(super) fn make_parent(&self) -> Result<(), MakeError> {
-        std::fs::create_dir_all(&self.parent).map_err(|error| {
-            let what = format!("{} cannot be created: {error}", self.parent.display());
-            MakeError::Io { what }
-        })
+        std::fs::create_dir_all(&self.parent).map_err(|error| self.no_parent(&error))
+    }
+
+    /// Says that the directory for the worktrees cannot be created.
+    pub(super) fn no_parent(&self, error: &std::io::Error) -> MakeError {
+        MakeError::Io { what: format!("{} cannot be created: {error}", self.parent.display()) }
     }
 
     /// Removes the directory that holds the worktrees, if this call created it and it is empty.
@@ -363,9 +327,10 @@ impl<'a> Plan<'a> {
             Ok(()) => Ok(()),
             Err(RefTransactionError::Git(error)) => Err(error.into()),
             Err(RefTransactionError::BadName { name }) => {
-                let name = short_branch(&name).to_owned();
-                let why = "git does not accept it as the name of a branch".to_owned();
-                Err(MakeError::BadName { name, why })
+                Err(MakeError::bad_branch(short_branch(&name)))
+            }
+            Err(RefTransactionError::Conflict { words }) if words.contains(ABORTED_BY_HOOK) => {
+                Err(MakeError::Hook { hook: "reference-transaction", words })
             }
             Err(RefTransactionError::Conflict { words }) => {
                 for place in &self.places {
@@ -384,7 +349,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Finds what has the name of a worktree.
-    fn holder(&self, place: &Place) -> Result<Option<NameHolder>, MakeError> {
+    pub(super) fn holder(&self, place: &Place) -> Result<Option<NameHolder>, MakeError> {
         let directory = &self.repository.common;
         let branch = format!("{BRANCH_REFS}{}", place.branch);
         let entries = self.git.worktrees(directory)?;
@@ -409,25 +374,35 @@ impl<'a> Plan<'a> {
         Ok((!below.is_empty()).then(|| NameHolder::Collision(short_branch(&below).to_owned())))
     }
 
-    /// Removes everything of a failed call. Returns what is left, with the cause.
-    pub(super) fn undo_all(&self) -> Vec<String> {
-        let mut left = Vec::new();
+    /// Removes everything of a failed call, except worktrees with files that others may have put into them. Returns what
+    /// is left.
+    pub(super) fn undo_all(&self, host: &Host) -> Remains {
+        let mut remains = Remains::default();
         for place in &self.places {
+            match save::save(host, self.git, &self.repository, place) {
+                Ok(saved) => remains.saved.extend(saved),
+                Err(why) => {
+                    let (name, path) = (place.name.clone(), place.path.clone());
+                    remains.kept.push(KeptWorktree { name, path, why });
+                    continue;
+                }
+            }
             let refs = undo::Refs {
                 branch: &place.branch,
                 name: &place.name,
                 base: &place.base,
                 start: &place.start,
             };
-            left.extend(undo::remove(self.git, &self.repository.common, &place.path, &refs));
+            let left = undo::remove(host, self.git, &self.repository.common, (&place.path, &refs));
+            remains.left.extend(left);
         }
-        left
+        remains
     }
 }
 
 /// Returns the commit that a worktree begins at, and the branch or revision that names it. `own` is the revision of
 /// this worktree, if it has one of its own.
-pub(super) fn base(
+fn base(
     git: &Git,
     repository: &Repository,
     order: &MakeOrder,
@@ -453,13 +428,15 @@ pub(super) fn base(
     Ok((commit, from))
 }
 
+/// Returns the directories whose files the system may delete at any time.
+fn temporary_directories(host: &Host) -> impl Iterator<Item = PathBuf> {
+    let named = host.var("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let places = ["/tmp", "/var/tmp"].map(PathBuf::from).into_iter().chain(named);
+    places.map(|place| clean(&place)).filter(|place| place.parent().is_some())
+}
+
 /// Refuses directories in which worktrees would be found again by every search, or would be lost.
-fn check_directory(
-    host: &Host,
-    git: &Git,
-    repository: &Repository,
-    parent: &Path,
-) -> Result<(), MakeError> {
+fn check_directory(host: &Host, repository: &Repository, parent: &Path) -> Result<(), MakeError> {
     let bad = |why: String| MakeError::BadDirectory { path: parent.to_owned(), why };
     if parent.symlink_metadata().is_ok() && !parent.is_dir() {
         return Err(bad("not a directory".into()));
@@ -473,9 +450,14 @@ fn check_directory(
     if !repository.bare && parent.starts_with(clean(&repository.main)) {
         return Err(bad("inside the repository".into()));
     }
+    let temporary = temporary_directories(host)
+        .find(|place| parent.starts_with(place) && !clean(&repository.main).starts_with(place));
+    if let Some(place) = temporary {
+        let place = place.display();
+        return Err(bad(format!("in the temporary directory {place}, which may be emptied")));
+    }
     let inside = |path: &Path| !path.as_os_str().is_empty() && parent.starts_with(clean(path));
-    let entries = git.worktrees(&repository.common)?;
-    match entries.iter().find(|entry| !entry.bare && inside(&entry.path)) {
+    match repository.trees.iter().find(|entry| !entry.bare && inside(&entry.path)) {
         Some(entry) => Err(bad(format!("inside the worktree {}", entry.path.display()))),
         None => Ok(()),
     }

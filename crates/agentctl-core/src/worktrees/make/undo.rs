@@ -1,11 +1,18 @@
 //! Removes worktrees that a call of ours made and that hold nothing yet.
 
+use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::super::{BASE_REFS, BRANCH_REFS, Made};
-use super::MakeError;
-use crate::git::{Git, GitError, RefEdit, RefTransactionError};
+use super::{MakeError, Prepared};
+use crate::git::{Git, RefEdit, RefTransactionError};
 use crate::host::Host;
+use crate::kernel::Process;
+
+/// A lock of a ref that stays unchanged for so long is left over if no git runs in the repository.
+const STALE_LOCK_AGE: Duration = Duration::from_secs(1);
 
 /// The refs of one worktree with their first values.
 pub(super) struct Refs<'a> {
@@ -24,8 +31,8 @@ pub enum Undone {
     Kept(String),
 }
 
-/// Removes a worktree whose launch failed, unless something is in it: a commit, or a changed, untracked or
-/// ignored file that was not there when it was made.
+/// Removes a worktree whose launch failed, unless something is in it: a commit, a file that is not exactly as it was
+/// when the worktree was complete, or a change in its git directory.
 pub fn undo(host: &Host, made: &Made) -> Result<Undone, MakeError> {
     let git = Git::find(host)?;
     let kept = |why: &str| Ok(Undone::Kept(why.to_owned()));
@@ -33,27 +40,26 @@ pub fn undo(host: &Host, made: &Made) -> Result<Undone, MakeError> {
     if head.commit.as_ref() != Some(&made.start) {
         return kept("it has a commit of its own");
     }
-    if status(&git, &made.path)? != made.prepared {
-        return kept("files in it were changed or added");
+    if let Some(why) = made.prepared.difference(&Prepared::of(&git, &made.path)?) {
+        return kept(&why);
     }
     let common = git.repository(&made.path)?.common;
     let refs =
         Refs { branch: &made.branch, name: &made.name, base: &made.base, start: &made.start };
-    let left = remove(&git, &common, &made.path, &refs);
+    let left = remove(host, &git, &common, (&made.path, &refs));
     if let Some(parent) = made.path.parent() {
         let _not_empty = std::fs::remove_dir(parent);
     }
     Ok(if left.is_empty() { Undone::Removed } else { Undone::Kept(left.join(", ")) })
 }
 
-/// Lists the changed, untracked and ignored files of a worktree.
-pub(super) fn status(git: &Git, path: &Path) -> Result<Vec<u8>, GitError> {
-    let args = ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignored=matching"];
-    Ok(git.read(path).args(args).ok()?.stdout)
-}
-
 /// Removes a worktree, its branch and its base ref. A ref that has moved stays. Returns what is left.
-pub(super) fn remove(git: &Git, common: &Path, path: &Path, refs: &Refs<'_>) -> Vec<String> {
+pub(super) fn remove(
+    host: &Host,
+    git: &Git,
+    common: &Path,
+    (path, refs): (&Path, &Refs<'_>),
+) -> Vec<String> {
     let mut left = Vec::new();
     let branch = format!("{BRANCH_REFS}{}", refs.branch);
     let listed = git.worktrees(common).unwrap_or_default();
@@ -83,7 +89,11 @@ pub(super) fn remove(git: &Git, common: &Path, path: &Path, refs: &Refs<'_>) -> 
     for (name, old) in
         [(branch.clone(), refs.start), (format!("{BASE_REFS}{}", refs.name), refs.base)]
     {
-        match delete(&name, old) {
+        let mut deleted = delete(&name, old);
+        if deleted.is_err() && remove_stale_lock(host, git, (common, &name)) {
+            deleted = delete(&name, old);
+        }
+        match deleted {
             Ok(()) => {}
             Err(RefTransactionError::Conflict { .. })
                 if matches!(git.ref_value(common, &name), Ok(None)) => {}
@@ -91,4 +101,48 @@ pub(super) fn remove(git: &Git, common: &Path, path: &Path, refs: &Refs<'_>) -> 
         }
     }
     left
+}
+
+/// Removes the lock of a ref of this call that a git has left behind, and says whether the ref can be tried again. A git
+/// that is killed right after it has created the lock file does not remove it. A lock that changes or goes within
+/// [`STALE_LOCK_AGE`] belongs to a git that runs, and so does one while a git runs in the repository: it keeps a lock as
+/// long as a hook takes.
+fn remove_stale_lock(host: &Host, git: &Git, (common, name): (&Path, &str)) -> bool {
+    let lock = common.join(format!("{name}.lock"));
+    let seen = || {
+        let meta = lock.symlink_metadata().ok()?;
+        Some((meta.ino(), meta.mtime(), meta.mtime_nsec()))
+    };
+    let Some(first) = seen() else { return true };
+    let until = Instant::now() + STALE_LOCK_AGE;
+    while let Some(rest) = until.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(rest);
+    }
+    match seen() {
+        Some(now) if now == first && !git_runs_in(host, git, common) => {
+            std::fs::remove_file(&lock).is_ok()
+        }
+        Some(_) => false,
+        None => true,
+    }
+}
+
+/// Says whether a git may run in a repository or in one of its worktrees: a process whose directory is not known counts.
+fn git_runs_in(host: &Host, git: &Git, common: &Path) -> bool {
+    let Ok(listed) = git.worktrees(common) else { return true };
+    let until = Instant::now() + host.deadlines.live;
+    let table = host.kernel.table(until, |_| true);
+    let is_inside = |cwd: &Path| {
+        cwd.starts_with(common) || listed.iter().any(|entry| cwd.starts_with(&entry.path))
+    };
+    let mut gits = table.processes.iter().filter(|process| may_be_git(process));
+    !table.gaps.is_empty() || gits.any(|git| git.cwd.as_deref().is_none_or(is_inside))
+}
+
+/// Says whether a process may run git: by the name of its program file, of which a machine may have several, or by its
+/// own name.
+fn may_be_git(process: &Process) -> bool {
+    let program = process.exe.as_deref().and_then(Path::file_name);
+    let program = program.map(OsStr::to_string_lossy).unwrap_or_default();
+    program.starts_with("git") || process.comm.starts_with("git")
 }

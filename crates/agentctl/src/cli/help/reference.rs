@@ -29,6 +29,7 @@ pub(in crate::cli) const EXIT_CODES_OF: &[(&str, &[(u8, &str)])] = &[
             (124, "with --wait: --timeout is over"),
         ],
     ),
+    ("list", &[(3, "a source could not be read: sessions may be missing")]),
     (
         "asks",
         &[
@@ -67,9 +68,9 @@ pub(in crate::cli) const EXIT_CODES_OF: &[(&str, &[(u8, &str)])] = &[
     (
         "diff",
         &[
-            (1, "git failed, or the directory is unknown or gone"),
+            (1, "git failed, or the directory is unknown"),
             (3, "a source could not be read"),
-            (4, "no such session or group, or several match"),
+            (4, "no such session or group, several match, or the directory is gone"),
             (5, "refused: no git repository, or one of another user"),
         ],
     ),

@@ -31,13 +31,22 @@ pub(super) struct ContextFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = HEADING)]
     issue: Option<u64>,
     /// The repository of --issue [default: that of the directory]
-    #[arg(long, value_name = "OWNER/REPO", requires = "issue", help_heading = HEADING)]
+    #[arg(long, value_name = "OWNER/REPO", help_heading = HEADING)]
     repo: Option<String>,
 }
 
 const HEADING: &str = "Context";
 
 impl ContextFlags {
+    /// Checks the flags beside each other: the parser would only say that --issue is missing.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.repo.is_some() && self.issue.is_none() {
+            return Err(Failure::new(Kind::Usage, "--repo needs --issue")
+                .hint("add --issue N, or leave --repo out"));
+        }
+        Ok(())
+    }
+
     /// Returns the context. `stdin_is_prompt` says that the prompt itself is read from the standard input.
     pub(super) fn context(
         self,

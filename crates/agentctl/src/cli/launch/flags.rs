@@ -21,11 +21,11 @@ pub(in crate::cli) struct Flags {
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
     /// Let the agent ask a human (`agentctl asks`), and wait this long for each answer [default: 24h]
-    #[arg(long, value_name = "SPAN", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "SPAN", num_args = 0..=1, require_equals = true, value_parser = Span::positive)]
     #[allow(clippy::option_option)] // an option whose value may be left out
     ask: Option<Option<Span>>,
     /// Keep the agent when its turn is over, for `agentctl send`; stop it when it was idle for this long
-    #[arg(long, value_name = "IDLE", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "IDLE", num_args = 0..=1, require_equals = true, value_parser = Span::positive)]
     #[allow(clippy::option_option)] // an option whose value may be left out
     pub(super) keep: Option<Option<Span>>,
     /// Start even if the directory is occupied or locked
@@ -132,6 +132,14 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 impl Flags {
+    /// Returns the option whose time was probably meant by a prompt of one word behind it, with that word.
+    pub(super) fn may_be_span<'a>(&self, prompt: &'a str) -> Option<(&'static str, &'a str)> {
+        let options = [(self.keep, "--keep"), (self.ask, "--ask")];
+        let bare = options.into_iter().find(|(value, _)| *value == Some(None));
+        let (_, option) = bare.filter(|_| Span::positive(prompt).is_ok())?;
+        Some((option, prompt))
+    }
+
     /// Returns the group.
     pub(in crate::cli) fn group(&self) -> Option<&str> {
         self.group.as_deref()
@@ -164,6 +172,7 @@ impl Flags {
             force: self.force,
             ask_ms: self.ask.map(|span| span.unwrap_or(Span(defaults.ask)).millis()),
             keep: self.keep.is_some(),
+            keep_idle_ms: self.keep.flatten().map(Span::millis),
             hooks: LaunchHooks {
                 on_create: argv(self.on_create.take()),
                 on_complete: argv(self.on_complete.take()),

@@ -1,5 +1,6 @@
 //! Launches of several agents: the ids on stdout as the agents begin, everything else on stderr.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,17 +9,40 @@ use agentctl_core::ask::{
     WaitRequest,
 };
 use agentctl_core::launch::matrix::{FilePrompt, Matrix, MatrixOrigins};
+use agentctl_core::text::shell_word;
 
+use super::super::interrupt::Interrupt;
+use super::super::say;
 use super::super::wait::{self, Show};
-use super::interrupt::Interrupt;
-use super::{After, Stay, end_when_idle, flushed};
-use crate::config::{Loaded, Span};
+use super::{After, LaunchArgs, Stay, flushed, with_fuse};
+use crate::config::Loaded;
 use crate::face::{
-    group_not_started, left_behind, making_line, matrix_failure, plan_lines, slot_failure,
-    slot_started_line,
+    IdleFuse, group_not_started, idle_fuse, left_behind, making_line, matrix_failure, plan_lines,
+    slot_failure, slot_started_line, worktree_line,
 };
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
+
+/// Refuses options that name or show one session, in a launch of a group. A group may have one agent only.
+pub(super) fn check_options(args: &LaunchArgs, after: After) -> Result<(), Failure> {
+    let refused = |option: &str, hint: &str| {
+        let message = format!(
+            "{option} is for one agent, and --times, --matrix or a second --adapter launches a group"
+        );
+        Err(Failure::new(Kind::Usage, message).hint(hint))
+    };
+    if args.worktree.worktree.as_ref().is_some_and(Option::is_some) {
+        return refused("--worktree=NAME", "--group names their worktrees and branches");
+    }
+    if args.name.is_some() {
+        return refused("--name", "--group names them together");
+    }
+    if after.stay == Stay::Following {
+        let hint = "leave it out; `agentctl logs -f --group GROUP` follows them all";
+        return refused("--follow", hint);
+    }
+    Ok(())
+}
 
 /// Adds a matrix file to a request. A prompt on the command line replaces that of the file. Returns where the values
 /// stand in the file.
@@ -67,38 +91,33 @@ pub(super) fn start(
     ui: &mut Ui,
     loaded: &Loaded,
     (mut request, origins): (GroupLaunchRequest, &MatrixOrigins),
-    (after, idle): (After, Option<Span>),
+    after: After,
 ) -> Outcome {
-    if after.stay == Stay::Following {
-        let message = "--follow shows one conversation, and this launch has several";
-        return Err(Failure::new(Kind::Usage, message)
-            .hint("leave it out; `agentctl logs -f --group GROUP` follows them all"));
-    }
     let fleet = &loaded.fleet();
-    request.look = after.stay != Stay::Not || idle.is_some();
-    let mut printed = Ok(());
+    request.look = after.stay != Stay::Not;
+    let mut told = Told { printed: Ok(()), fuse_lines: HashSet::new(), fuse_failed: None };
     let interrupt = Interrupt::listen(&fleet.cancellation)?;
     let launched = fleet.launch_group(&request, &loaded.defaults, &mut |news| {
-        if let Some(result) = hear(ui, fleet, after, news) {
-            printed = result;
-        }
+        told.hear(ui, fleet, after, news);
     });
     let launched = launched.map_err(|why| group_not_started(fleet, origins, why));
     let document = interrupt.end(ui, launched)?;
-    if let Some(idle) = idle {
-        for slot in &document.slots {
-            if let Some(session) = &slot.session {
-                end_when_idle(ui, loaded, (slot.adapter, session), idle)?;
-            }
+    let message = match document.started() {
+        0 => "interrupted: no agent was started".to_owned(),
+        count => {
+            format!("interrupted: {count} of {} agents began, and go on", document.slots.len())
         }
-    }
+    };
+    interrupt.set_last_words(message.clone());
     summarise(ui, &document, after.stay);
-    if after.json && after.stay == Stay::Not {
+    if after.json && (after.stay == Stay::Not || fleet.cancellation.is_cancelled()) {
         ui.json(&document)?;
     }
+    interrupt.end_called_off(ui, &message)?;
     let code = exit_code(document.started(), document.slots.len());
+    let code = with_fuse(code, told.fuse_failed);
     if after.stay == Stay::Not || document.started() == 0 {
-        return printed.map(|()| code);
+        return told.printed.map(|()| code);
     }
     attend(ui, fleet, &document, after).map(
         |waited| {
@@ -107,49 +126,65 @@ pub(super) fn start(
     )
 }
 
-/// Tells one report. Returns the result of printing an id.
-fn hear(
-    ui: &mut Ui,
-    fleet: &Fleet,
-    after: After,
-    news: GroupLaunchNews<'_>,
-) -> Option<Result<(), Failure>> {
-    match news {
-        GroupLaunchNews::Worktree(news) => {
-            if let Some(line) = making_line(&news).filter(|_| ui.shows_progress()) {
-                ui.note(&line);
+/// The results of the reports during a launch.
+struct Told {
+    /// The result of printing the last id.
+    printed: Result<(), Failure>,
+    /// The lines about idle fuses and their daemon: it is the same for all of them.
+    fuse_lines: HashSet<String>,
+    /// Nothing ends a session when it is idle, although that was wanted.
+    fuse_failed: Option<Kind>,
+}
+
+impl Told {
+    fn hear(&mut self, ui: &mut Ui, fleet: &Fleet, after: After, news: GroupLaunchNews<'_>) {
+        match news {
+            GroupLaunchNews::Worktree(news) => {
+                if let Some(line) = making_line(&news).filter(|_| ui.shows_progress()) {
+                    ui.note(&line);
+                }
+            }
+            GroupLaunchNews::Made(made) => {
+                for made in made {
+                    ui.note(&worktree_line(&fleet.host, made));
+                }
+                if let Some(remark) = made.first().and_then(left_behind) {
+                    ui.note(&remark);
+                }
+                let mut warnings: Vec<&String> =
+                    made.iter().flat_map(|made| &made.warnings).collect();
+                warnings.dedup();
+                for warning in warnings {
+                    ui.warn(warning);
+                }
+            }
+            GroupLaunchNews::Started { adapter, id, name, .. } => {
+                ui.note(&slot_started_line(adapter, id, name));
+                if !after.json {
+                    let written = ui.line(id);
+                    self.printed = flushed(ui, id, written);
+                }
+            }
+            GroupLaunchNews::Failed { slot, adapter, why, kept } => {
+                let (message, hint) = slot_failure(fleet, (slot, adapter), why, kept.as_deref());
+                ui.error(&message);
+                if let Some(hint) = hint {
+                    ui.hint(&hint);
+                }
+            }
+            GroupLaunchNews::HookFailed { slot, why } => {
+                ui.warn(&format!("slot {slot}: the on-create hook failed: {why}"));
+            }
+            GroupLaunchNews::Fault(fault) => ui.warn_fault(fault),
+            GroupLaunchNews::IdleFuse { id, idle_ms, set, .. } => {
+                let IdleFuse { line, failed } = idle_fuse(fleet, (id, idle_ms), set);
+                self.fuse_failed = self.fuse_failed.or(failed);
+                if let Some(line) = line.filter(|line| self.fuse_lines.insert(line.text.clone())) {
+                    say(ui, &line);
+                }
             }
         }
-        GroupLaunchNews::Made(made) => {
-            if let Some(remark) = made.first().and_then(left_behind) {
-                ui.note(&remark);
-            }
-            let mut warnings: Vec<&String> = made.iter().flat_map(|made| &made.warnings).collect();
-            warnings.dedup();
-            for warning in warnings {
-                ui.warn(warning);
-            }
-        }
-        GroupLaunchNews::Started { adapter, id, name, .. } => {
-            ui.note(&slot_started_line(adapter, id, name));
-            if !after.json {
-                let written = ui.line(id);
-                return Some(flushed(ui, id, written));
-            }
-        }
-        GroupLaunchNews::Failed { slot, adapter, why, kept } => {
-            let (message, hint) = slot_failure(fleet, (slot, adapter), why, kept.as_deref());
-            ui.error(&message);
-            if let Some(hint) = hint {
-                ui.hint(&hint);
-            }
-        }
-        GroupLaunchNews::HookFailed { slot, why } => {
-            ui.warn(&format!("slot {slot}: the on-create hook failed: {why}"));
-        }
-        GroupLaunchNews::Fault(fault) => ui.warn_fault(fault),
     }
-    None
 }
 
 /// Says how many agents began, and which commands go on from here.
@@ -164,9 +199,15 @@ fn summarise(ui: &mut Ui, document: &GroupLaunchDocument, stay: Stay) {
         Some(format!(" --verify {}", shlex::try_quote(&words).ok()?))
     });
     let verify = verify.unwrap_or_default();
-    let compare = format!("`agentctl compare {group}{verify}`");
+    let word = shell_word(group);
+    // A name that begins with a dash would be read as an option.
+    let (wait, compare) = if group.starts_with('-') {
+        (format!("--group={word}"), format!("`agentctl compare{verify} -- {word}`"))
+    } else {
+        (format!("--group {word}"), format!("`agentctl compare {word}{verify}`"))
+    };
     if stay == Stay::Not {
-        ui.hint(&format!("`agentctl wait --group {group}`, then {compare}"));
+        ui.hint(&format!("`agentctl wait {wait}`, then {compare}"));
     } else {
         ui.hint(&format!("when they are done: {compare}"));
     }

@@ -111,10 +111,10 @@ impl SlotFlags {
         Err(failure.hint("for another agent, write another --adapter in front of it"))
     }
 
-    /// Says whether several agents may be launched, each in a worktree of its own.
+    /// Says whether the agents are launched as a group, each in a worktree of its own. `--times 1` asks for that, too.
     pub(super) fn is_group(&self, has_adapter: bool) -> bool {
         let slots = self.opened.len() + usize::from(has_adapter);
-        self.matrix.is_some() || self.times.is_some_and(|times| times != 1) || slots > 1
+        self.matrix.is_some() || self.times.is_some() || slots > 1
     }
 
     /// Returns the slots. An adapter without an option is the first one. An option before the first `--adapter`
@@ -215,9 +215,7 @@ mod tests {
         assert_eq!(slot, "--model is given more than once for the slot `a`");
         let first = twice(&["--permissions", "edits", "--permissions", "bypass"]);
         assert_eq!(first, "--permissions is given more than once");
-        assert!(
-            flags(&["--times", "3"]).is_group(true) && !flags(&["--times", "1"]).is_group(true)
-        );
+        assert!(flags(&["--times", "3"]).is_group(true) && flags(&["--times", "1"]).is_group(true));
         assert!(
             flags(&["--matrix", "x"]).is_group(false) && flags(&["--adapter", "a"]).is_group(true)
         );

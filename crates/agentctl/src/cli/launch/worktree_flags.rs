@@ -41,6 +41,12 @@ pub(in crate::cli) struct WorktreeFlags {
 }
 
 impl WorktreeFlags {
+    /// Says whether a prompt of one word behind `--worktree` may be meant as the name of the worktree.
+    pub(in crate::cli) fn may_be_name(&self, prompt: &str) -> bool {
+        let is_word = !prompt.is_empty() && prompt != "-" && !prompt.contains(char::is_whitespace);
+        self.worktree == Some(None) && is_word
+    }
+
     /// Returns how worktrees are made.
     pub(in crate::cli) fn options(&self) -> WorktreeOptions {
         WorktreeOptions {

@@ -33,7 +33,7 @@ pub(super) fn watch(ui: &mut Ui, fleet: &Fleet, args: &ListArgs, watched: &Watch
     let mut changes = ListChanges::default();
     let mut shown: Option<Rows> = None;
     loop {
-        let (renewed, is_look) = match stream.next_item(shown.as_ref())? {
+        let (renewed, is_look) = match stream.next_item()? {
             ListItem::Closed => return Ok(ExitCode::SUCCESS),
             ListItem::Rows(rows) => (Some(rows), false),
             ListItem::Look => (None, true),

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agentctl_core::ask::{CleanDocument, CleanRequest};
+use agentctl_core::ask::{CleanDocument, CleanRequest, Fleet};
 use agentctl_core::worktrees::{CleanAction, CleanNews, CleanSelection};
 use clap::Args;
 
+use super::super::interrupt::Interrupt;
 use crate::config::Loaded;
-use crate::face::{clean_line, not_cleaned, rescue_lines, rescued_line};
+use crate::face::{clean_line, finished_line, not_cleaned, rescue_lines, rescued_line};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::text::counted;
 use crate::ui::Ui;
@@ -91,48 +92,62 @@ pub(super) fn cmd_clean(ui: &mut Ui, loaded: &Loaded, args: &WorktreeCleanArgs) 
         ignored: args.ignored,
         settings: loaded.defaults.worktree.clone(),
     };
+    let fleet = loaded.fleet();
     if args.needs_consent(ui) {
         request.dry_run = true;
-        let preview = run(ui, loaded, &request)?;
+        let preview = run(ui, &fleet, &request)?;
         if removed(&preview) > 0 {
             confirm(ui, loaded, args, &preview)?;
         }
         request.dry_run = false;
     }
-    let document = run(ui, loaded, &request)?;
+    let interrupt = Interrupt::listen(&fleet.cancellation)?;
+    let document = run(ui, &fleet, &request)?;
     if args.json {
         ui.json(&document)?;
     } else {
         print(ui, loaded, &document, args.rescued)?;
     }
+    interrupt.end_called_off(ui, "interrupted: worktrees that are not listed are as they were")?;
     let kept = document.worktrees.iter().any(|row| row.named && row.action == CleanAction::Kept);
     let stays = document.rescued.iter().any(|rescued| !rescued.deleted);
-    if !args.json && removed(&document) == 0 && !document.worktrees.is_empty() {
-        let mut hint = "nothing was removed: `agentctl diff NAME` shows the work of a worktree, `agentctl worktree take \
-                        NAME` takes it into its branch"
-            .to_owned();
-        if !args.force && document.worktrees.iter().any(|row| row.forcible) {
-            hint.push_str(
-                ", and `agentctl worktree clean NAME --force` removes it after saving it",
-            );
-        }
+    let all_stay = removed(&document) == 0 && !document.worktrees.is_empty();
+    if !args.json
+        && all_stay
+        && let Some(hint) = next_step(&document, args.force)
+    {
         ui.hint(&hint);
     }
     let code = super::super::answered(ui, &document.faults);
     Ok(if kept || stays { ExitCode::from(Kind::Refused.exit_code()) } else { code })
 }
 
-fn run(ui: &mut Ui, loaded: &Loaded, request: &CleanRequest) -> Result<CleanDocument, Failure> {
+/// Says what can be done with worktrees that are kept. Without a directory there is nothing to compare or to take.
+fn next_step(document: &CleanDocument, is_forced: bool) -> Option<String> {
+    let mut steps = Vec::new();
+    let has_directory = |path: &PathBuf| path.symlink_metadata().is_ok();
+    if document.worktrees.iter().any(|row| row.path.as_ref().is_some_and(has_directory)) {
+        steps.push("`agentctl diff NAME` shows the work of a worktree");
+        steps.push("`agentctl worktree take NAME` takes it into its branch");
+    }
+    if !is_forced && document.worktrees.iter().any(|row| row.forcible) {
+        steps.push("`agentctl worktree clean NAME --force` removes it after saving it");
+    }
+    let (last, first) = steps.split_last()?;
+    let and = if first.len() > 1 { ", and " } else { ", " };
+    let first = first.join(", ");
+    let steps = if first.is_empty() { (*last).to_owned() } else { format!("{first}{and}{last}") };
+    Some(format!("no worktree was removed: {steps}"))
+}
+
+fn run(ui: &mut Ui, fleet: &Fleet, request: &CleanRequest) -> Result<CleanDocument, Failure> {
     let shows_progress = ui.shows_progress() && ui.is_terminal();
     let mut tell = |news: CleanNews| {
         if let (true, CleanNews::Removing(path)) = (shows_progress, &news) {
             ui.note(&format!("removing {}", path.display()));
         }
     };
-    loaded
-        .fleet()
-        .clean_worktrees(request, &mut tell)
-        .map_err(|error| not_cleaned(&loaded.host, &error))
+    fleet.clean_worktrees(request, &mut tell).map_err(|error| not_cleaned(&fleet.host, &error))
 }
 
 fn removed(document: &CleanDocument) -> usize {
@@ -187,10 +202,14 @@ fn print(
         ui.note("there are no such worktrees");
     }
     for row in &document.worktrees {
-        ui.line(&clean_line(&loaded.host, row, document.dry_run))?;
+        let (word, rest) = clean_line(&loaded.host, row, document.dry_run);
+        ui.hanging_line(&word, &rest)?;
         for line in rescue_lines(row) {
             ui.line(&line)?;
         }
+    }
+    for path in &document.finished {
+        ui.line(&finished_line(&loaded.host, path, document.dry_run))?;
     }
     ui.flush()?;
     for warning in &document.warnings {

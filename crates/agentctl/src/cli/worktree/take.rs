@@ -6,6 +6,7 @@ use agentctl_core::ask::TakeRequest;
 use agentctl_core::worktrees::take::TakeWay;
 use clap::Args;
 
+use super::super::interrupt::Interrupt;
 use crate::config::Loaded;
 use crate::face::{not_taken, take_lines};
 use crate::failure::Outcome;
@@ -52,9 +53,13 @@ pub(super) fn cmd_take(ui: &mut Ui, loaded: &Loaded, args: &WorktreeTakeArgs) ->
         with_uncommitted: args.with_uncommitted,
         settings: loaded.defaults.worktree.clone(),
     };
-    let document = fleet.take_worktree(&request).map_err(|why| not_taken(&fleet, &args.of, why))?;
+    let interrupt = Interrupt::listen(&fleet.cancellation)?;
+    let taken = fleet.take_worktree(&request).map_err(|why| not_taken(&fleet, &args.of, why));
+    let document = interrupt.end(ui, taken)?;
+    let interrupted = "interrupted: the branch had moved, so the work is taken";
     if args.json {
         ui.json(&document)?;
+        interrupt.end_called_off(ui, interrupted)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (line, remarks) = take_lines(&document.taken);
@@ -63,5 +68,6 @@ pub(super) fn cmd_take(ui: &mut Ui, loaded: &Loaded, args: &WorktreeTakeArgs) ->
     for remark in remarks {
         ui.note(&remark);
     }
+    interrupt.end_called_off(ui, interrupted)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -20,6 +20,12 @@ pub(super) fn edits(call: &ToolCall, result: Option<&ToolResult>) -> Vec<FileEdi
     }
 }
 
+/// Says whether changes are whole new contents from the input of a call, which does not know what the files held before.
+pub(super) fn are_contents(edits: &[FileEdit]) -> bool {
+    let mut hunks = edits.iter().flat_map(|edit| &edit.hunks);
+    hunks.any(|hunk| hunk.old_start.is_none() && hunk.new_start.is_some())
+}
+
 /// Returns the numbers of added and removed lines.
 pub(super) fn counts(edits: &[FileEdit]) -> (usize, usize) {
     let lines = || edits.iter().flat_map(|edit| &edit.hunks).flat_map(|hunk| &hunk.lines);
@@ -125,7 +131,9 @@ mod tests {
         let patch = "*** Begin Patch\n*** Update File: a\n@@ fn x\n y\n-old\n+new\n+more\n*** Add File: b\n+c\n*** End Patch";
         let made = of("apply_patch", patch.into());
         assert_eq!((made.len(), counts(&made)), (2, (3, 1)));
-        assert_eq!(counts(&of("Write", json!({"file_path": "a", "content": "1\n2\n3\n"}))), (3, 0));
+        assert!(!are_contents(&made));
+        let made = of("Write", json!({"file_path": "a", "content": "1\n2\n3\n"}));
+        assert_eq!((counts(&made), are_contents(&made)), ((3, 0), true));
         assert!(of("Bash", json!({"command": "ls", "content": "x"})).is_empty());
     }
 
@@ -145,6 +153,7 @@ mod tests {
         let refused = ToolResult { is_error: true, ..ToolResult::default() };
         assert!(edits(&call, Some(&refused)).is_empty());
         let recorded = ToolResult { edits: vec![edit], ..ToolResult::default() };
-        assert_eq!(counts(&edits(&call, Some(&recorded))), (2, 1));
+        let recorded = edits(&call, Some(&recorded));
+        assert_eq!((counts(&recorded), are_contents(&recorded)), ((2, 1), false));
     }
 }

@@ -133,8 +133,15 @@ impl Conversation {
         if !is_said && message.tool_calls.is_empty() && pending.is_empty() {
             return;
         }
-        self.date(message.at, lines);
-        self.heading(message, lines);
+        let is_below_its_call = !is_said
+            && message.tool_calls.is_empty()
+            && self.last_call.is_some()
+            && pending.first().is_some_and(|result| result.id == self.last_call);
+        if !is_below_its_call {
+            // A date or a heading, as after a pause, would part the result from its call.
+            self.date(message.at, lines);
+            self.heading(message, lines);
+        }
         if is_said {
             self.said(message, lines);
         }
@@ -360,6 +367,30 @@ mod tests {
         assert_eq!(texts(&conversation.lines(&[result("c", "ada")])), ["    │ ada"]);
         let unknown = conversation.lines(&[result("never", "x")]);
         assert_eq!(texts(&unknown), ["    │ x"]);
+    }
+
+    #[test]
+    fn a_result_after_a_long_pause_or_midnight_stands_below_its_call() {
+        for (asked, answered) in [
+            ("2026-11-14T10:00:00.000Z", "2026-11-14T10:08:00.000Z"),
+            ("2026-11-14T10:00:00.000Z", "2026-11-16T10:00:00.000Z"),
+        ] {
+            let mut conversation = Conversation::new(View::plain(40));
+            let at = |mut message: Message, time: &str| {
+                message.at = serde_json::from_value(json!(time)).expect("a time");
+                message
+            };
+            let first = at(call("a", "Bash", json!({"command": "ls"})), asked);
+            conversation.lines(&[first]);
+            let next = at(call("b", "Bash", json!({"command": "id"})), answered);
+            let lines = conversation.lines(&[at(result("a", "src"), answered), next]);
+            let texts = texts(&lines);
+            assert_eq!(texts.first().map(String::as_str), Some("    │ src"), "{texts:?}");
+            assert_eq!(texts.last().map(String::as_str), Some("  ▸ Bash(id)"), "{texts:?}");
+            assert!(!texts.contains(&"  ▸ Bash(ls)".to_owned()), "the call is there: {texts:?}");
+            let authors = lines.iter().filter(|line| line.kind == LineKind::Author).count();
+            assert_eq!(authors, 1, "the next call is below the pause: {texts:?}");
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) fn call_lines(
     view: &View,
 ) -> Vec<Line> {
     let edits = diff::edits(call, result);
-    let mut lines = call_line(call, diff::counts(&edits), took, view);
+    let mut lines = call_line(call, size(&edits), took, view);
     lines.extend(tasks(call, view));
     if !edits.is_empty() {
         lines.extend(change_lines(&edits, call, view));
@@ -71,19 +71,23 @@ fn change_lines(edits: &[FileEdit], call: &ToolCall, view: &View) -> Vec<Line> {
     rows.chain(fold).collect()
 }
 
-fn call_line(
-    call: &ToolCall,
-    (added, removed): (usize, usize),
-    took: Option<String>,
-    view: &View,
-) -> Vec<Line> {
-    let mut tail = Vec::new();
-    if (added, removed) != (0, 0) {
-        tail.push(Span::plain("  "));
-        tail.push(Span::new(SpanStyle::Added, format!("+{added}")));
-        tail.push(Span::plain(" "));
-        tail.push(Span::new(SpanStyle::Removed, format!("−{removed}")));
+/// Returns the size of changes: `+2 −1`, or `3 lines` of contents of which it is not known what they replace.
+fn size(edits: &[FileEdit]) -> Vec<Span> {
+    match diff::counts(edits) {
+        (0, 0) => Vec::new(),
+        (lines, 0) if diff::are_contents(edits) => {
+            vec![Span::new(SpanStyle::Dimmed, format!("  {}", counted(lines, "line")))]
+        }
+        (added, removed) => vec![
+            Span::plain("  "),
+            Span::new(SpanStyle::Added, format!("+{added}")),
+            Span::plain(" "),
+            Span::new(SpanStyle::Removed, format!("−{removed}")),
+        ],
     }
+}
+
+fn call_line(call: &ToolCall, mut tail: Vec<Span>, took: Option<String>, view: &View) -> Vec<Line> {
     tail.extend(took.map(|took| Span::new(SpanStyle::Dimmed, format!("  {took}"))));
     let mark = vec![Span::plain("  "), Span::new(SpanStyle::CallMark, "▸"), Span::plain(" ")];
     if view.is_full {

@@ -105,6 +105,20 @@ fn answering(row: &AdapterRow, words: impl Fn(&AdapterAnswering) -> &String) -> 
     row.answering.as_ref().map(|answering| words(answering).clone()).filter(|words| words != "-")
 }
 
+/// Returns in words which asks of an agent can be answered.
+#[must_use]
+pub fn asks_in_words(row: &AdapterRow) -> String {
+    let why = row.answering.as_ref().and_then(|answering| answering.no_ask.as_deref());
+    let none = || why.map_or("asks nobody".to_owned(), |why| format!("none: {why}"));
+    answering(row, |a| &a.asks).unwrap_or_else(none)
+}
+
+/// Returns in words which sessions of an agent take messages while they live.
+#[must_use]
+pub fn messages_in_words(row: &AdapterRow) -> String {
+    answering(row, |a| &a.messages).unwrap_or_else(|| "takes none".to_owned())
+}
+
 fn words(row: &AdapterRow, words: impl Fn(&AdapterControl) -> &String) -> Option<String> {
     row.control.as_ref().map(|control| words(control).clone())
 }

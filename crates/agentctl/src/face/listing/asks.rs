@@ -60,7 +60,7 @@ impl ListRow for AskListRow {
         Field { name: "short_id", value: |_, row| FieldValue::Text(row.shown_id.clone()) },
         Field { name: "kind", value: |_, row| FieldValue::Text(row.ask.kind.word().to_owned()) },
         Field { name: "title", value: |_, row| FieldValue::Text(row.ask.title.clone()) },
-        Field { name: "wants", value: |_, row| FieldValue::Texts(ask_summary_pieces(&row.ask)) },
+        Field { name: "wants", value: |_, row| FieldValue::Texts(wants(&row.ask)) },
         Field { name: "session", value: |_, row| FieldValue::text(row.ask.session_id.clone()) },
         Field { name: "short_session", value: |_, row| FieldValue::text(session(row)) },
         Field { name: "name", value: |_, row| FieldValue::text(row.name.clone()) },
@@ -81,11 +81,11 @@ impl ListRow for AskListRow {
     const COLUMNS: &'static [Column] = &[
         Column::new("ASK", "short_id"),
         Column::new("SINCE", "since").dropped(2),
-        Column::new("AGENT", "agent").dropped(1),
-        Column::new("SESSION", "short_session").cut(Cut::Right).dropped(3),
-        Column::new("NAME", "name").cut(Cut::Right).dropped(7).optional(),
-        Column::new("DIRECTORY", "directory").cut(Cut::Path),
-        Column::new("WANTS", "wants").cut(Cut::Right),
+        Column::new("AGENT", "agent").dropped(3),
+        Column::new("SESSION", "short_session").cut(Cut::Right).dropped(4),
+        Column::new("NAME", "name").cut(Cut::Right).dropped(5).optional(),
+        Column::new("DIRECTORY", "directory").cut(Cut::Path).dropped(1),
+        Column::new("WANTS", "wants").cut(Cut::Right).at_least(40),
     ];
 
     const WIDE_COLUMNS: &'static [Column] = &[
@@ -123,6 +123,16 @@ impl ListRow for AskListRow {
     fn document(&self) -> &impl Serialize {
         &self.ask
     }
+}
+
+/// Returns the pieces of the line of an ask. A mark stands in front where it cannot be answered from here: the reason
+/// is the last piece, which a narrow terminal cuts.
+fn wants(ask: &Ask) -> Vec<String> {
+    let mut pieces = ask_summary_pieces(ask);
+    if let Some(first) = pieces.first_mut().filter(|_| ask.via.is_none()) {
+        first.insert_str(0, "(elsewhere) ");
+    }
+    pieces
 }
 
 fn session(row: &AskListRow) -> Option<String> {

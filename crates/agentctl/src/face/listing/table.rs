@@ -20,6 +20,8 @@ pub enum Cut {
     Never,
     /// At their end.
     Right,
+    /// At their beginning.
+    Left,
     /// A path at its beginning, since the end of a path distinguishes it; any other text at its end.
     Path,
 }
@@ -37,13 +39,22 @@ pub struct Column {
     pub dropped: u8,
     /// The column is left out if no row has a value.
     pub is_optional: bool,
+    /// It keeps at least this width as long as other columns can be cut or left out.
+    pub least: usize,
 }
 
 impl Column {
     /// Returns a column that is neither cut nor left out.
     #[must_use]
     pub const fn new(header: &'static str, field: &'static str) -> Self {
-        Self { header, field, cut: Cut::Never, dropped: 0, is_optional: false }
+        Self {
+            header,
+            field,
+            cut: Cut::Never,
+            dropped: 0,
+            is_optional: false,
+            least: MIN_CUT_WIDTH,
+        }
     }
 
     /// Returns the column with another way to shorten it.
@@ -56,6 +67,12 @@ impl Column {
     #[must_use]
     pub const fn dropped(self, dropped: u8) -> Self {
         Self { dropped, ..self }
+    }
+
+    /// Returns the column with another width that it keeps as long as other columns can be cut or left out.
+    #[must_use]
+    pub const fn at_least(self, least: usize) -> Self {
+        Self { least, ..self }
     }
 
     /// Returns the column, left out if no row has a value.
@@ -77,6 +94,7 @@ struct TableColumn {
     header: String,
     cut: Cut,
     dropped: u8,
+    least: usize,
     /// Its width; 0 if it is left out.
     width: usize,
 }
@@ -85,7 +103,8 @@ impl TextTable {
     /// Returns an empty table with these headings. The column at `painted` has the style of its row.
     #[must_use]
     pub fn new(columns: Vec<(String, Cut)>, painted: Option<usize>) -> Self {
-        let column = |(header, cut)| TableColumn { header, cut, dropped: 0, width: 0 };
+        let column =
+            |(header, cut)| TableColumn { header, cut, dropped: 0, least: MIN_CUT_WIDTH, width: 0 };
         Self { columns: columns.into_iter().map(column).collect(), painted, rows: Vec::new() }
     }
 
@@ -128,6 +147,7 @@ impl TextTable {
             let style = if self.painted == Some(at) { styles[0] } else { styles[1] };
             let text = match (canvas.width, column.cut) {
                 (None, _) => cell.clone(),
+                (Some(_), Cut::Left) => fit_path(cell, column.width),
                 (Some(_), Cut::Path) if cell.starts_with(['/', '~']) => {
                     fit_path(cell, column.width)
                 }
@@ -145,7 +165,7 @@ impl TextTable {
 fn fit_columns(all: &mut [TableColumn], total: usize) {
     while used(all) > total {
         // The widest column that can still be cut loses what is too much, down to the next widest one.
-        let least = |c: &TableColumn| columns(&c.header).max(MIN_CUT_WIDTH);
+        let least = |c: &TableColumn| columns(&c.header).max(c.least);
         let can_be_cut = |c: &&mut TableColumn| c.cut != Cut::Never && c.width > least(c);
         if let Some(widest) = all.iter_mut().filter(can_be_cut).max_by_key(|c| c.width) {
             widest.width = widest.width.min(total.max(1)).saturating_sub(1).max(least(widest));
@@ -239,6 +259,7 @@ pub fn columns_table_with<'a, R: ListRow>(
             header: column.header.to_owned(),
             cut: column.cut,
             dropped: column.dropped,
+            least: column.least,
             width: 0,
         })
         .collect();
@@ -250,7 +271,24 @@ mod tests {
     use super::*;
 
     fn column(width: usize, cut: Cut, dropped: u8) -> TableColumn {
-        TableColumn { header: "H".into(), cut, dropped, width }
+        TableColumn { header: "H".into(), cut, dropped, least: MIN_CUT_WIDTH, width }
+    }
+
+    #[test]
+    fn a_column_with_a_least_width_is_cut_after_the_others() {
+        let mut all = [
+            column(8, Cut::Never, 0),
+            column(30, Cut::Path, 1),
+            column(20, Cut::Right, 2),
+            TableColumn { least: 40, ..column(90, Cut::Right, 0) },
+        ];
+        let widths = |all: &[TableColumn]| all.iter().map(|c| c.width).collect::<Vec<_>>();
+        fit_columns(&mut all, 80);
+        assert_eq!(widths(&all), [8, 16, 0, 40]);
+        fit_columns(&mut all, 60);
+        assert_eq!(widths(&all), [8, 0, 0, 40]);
+        fit_columns(&mut all, 40);
+        assert_eq!(widths(&all), [8, 0, 0, 30]);
     }
 
     #[test]

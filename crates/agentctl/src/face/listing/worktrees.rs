@@ -84,7 +84,7 @@ impl ListRow for WorktreeListRow {
 
     const COLUMNS: &'static [Column] = &[
         Column::new("DIRECTORY", "directory").cut(Cut::Path),
-        Column::new("BRANCH", "branch").cut(Cut::Right),
+        Column::new("BRANCH", "branch").cut(Cut::Left),
         Column::new("STATE", "state"),
         Column::new("SESSION", "short_session").dropped(2),
         Column::new("STATUS", "status").dropped(3),
@@ -97,7 +97,7 @@ impl ListRow for WorktreeListRow {
 
     const WIDE_COLUMNS: &'static [Column] = &[
         Column::new("DIRECTORY", "directory").cut(Cut::Path),
-        Column::new("BRANCH", "branch").cut(Cut::Right),
+        Column::new("BRANCH", "branch").cut(Cut::Left),
         Column::new("STATE", "state"),
         Column::new("AGENT", "agent").dropped(7),
         Column::new("SESSION", "short_session").dropped(2),

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use agentctl_core::model::{Ask, AskChoice, Reply};
 
+use super::ask_keys::{key_words, rule_words, rules};
 use super::settled::{Delivery, Settlement, taken_word};
 use super::{Action, App, Clock, Filter, Order, Purpose, Secrecy, Typed};
-use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, choice_text, field_reply};
-use crate::text::{break_line, columns};
+use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, field_reply};
+use crate::text::{break_line, break_prose, columns};
 use crate::tui::charset::Charset;
 use crate::tui::keys::{Command, Focus};
 
@@ -29,14 +30,18 @@ pub(crate) struct ShownAsk {
     pub(crate) first: usize,
     /// Its last line has been on the screen.
     pub(crate) is_read: bool,
+    /// Its text ends with all rules that it offers, not only with those that are too long for the line of their key.
+    has_rules: bool,
+    /// The places of the lines of rules that have not been on the screen.
+    unseen_rules: Vec<usize>,
     /// When it appeared or changed its place.
     pub(crate) since_ms: u64,
     /// Its end, once it is not open any more.
     pub(crate) settled: Option<Settlement>,
     /// An answer of ours is being delivered.
     pub(crate) is_delivering: bool,
-    /// The answers to the first of its questions, by the name of the question.
-    given: Vec<(String, Vec<String>)>,
+    /// The answers to the first of its questions, in their order.
+    given: Vec<Vec<String>>,
     /// The chosen options of the current question, if several may be chosen.
     pub(crate) chosen: Vec<usize>,
 }
@@ -64,6 +69,8 @@ pub(crate) enum AnswerGuard {
     JustAppeared,
     /// Its end has not been shown.
     Unread,
+    /// A rule that it offers has not been shown whole.
+    UnseenRule,
 }
 
 impl AnswerGuard {
@@ -80,6 +87,9 @@ impl AnswerGuard {
             }
             Self::Unread => {
                 "the ask goes on below: scroll to its end (space, G), then press the key again"
+            }
+            Self::UnseenRule => {
+                "not every line of the rule was shown: scroll through it (j, k), then press the key again"
             }
         }
     }
@@ -112,6 +122,14 @@ pub(crate) fn may_answer(
     if !is_denial && !shown.is_read {
         return Err(AnswerGuard::Unread);
     }
+    let stores_rule = match command {
+        Command::Always => true,
+        Command::Choose(_) => shown.ask.fields.is_empty(),
+        _ => false,
+    };
+    if stores_rule && !shown.unseen_rules.is_empty() {
+        return Err(AnswerGuard::UnseenRule);
+    }
     Ok(())
 }
 
@@ -125,6 +143,8 @@ impl ShownAsk {
             width: 0,
             first: 0,
             is_read: false,
+            has_rules: false,
+            unseen_rules: Vec::new(),
             since_ms: now_ms,
             settled: None,
             is_delivering: false,
@@ -139,9 +159,26 @@ impl ShownAsk {
             return;
         }
         self.width = width;
-        let mut text = ask_text(home, &self.ask);
-        text.extend(long_rules(&self.ask, width, charset));
-        self.lines = text.iter().flat_map(|line| wrapped(line, width, charset)).collect();
+        let broken = |line: &AskLine| wrapped(line, width, charset);
+        self.lines = ask_text(home, &self.ask).iter().flat_map(broken).collect();
+        let text_lines = self.lines.len();
+        for (_, text) in rule_words(&self.ask, charset) {
+            if self.has_rules || columns(&text) > width {
+                self.lines.extend(broken(&AskLine { kind: AskLineKind::Text, text }));
+            }
+        }
+        self.unseen_rules = (text_lines..self.lines.len()).collect();
+    }
+
+    /// Adds all rules to the text: the lines of their keys are not drawn. They stay there, so that a notice that takes a
+    /// line and gives it back does not change the text. Says whether that is new.
+    pub(super) fn add_rules(&mut self) -> bool {
+        let is_new = !self.has_rules && !rules(&self.ask).is_empty();
+        if is_new {
+            // The text is laid out again.
+            (self.has_rules, self.width) = (true, 0);
+        }
+        is_new
     }
 
     /// Takes what changed in the same ask. If it asks for something else, it is like an ask that appears.
@@ -164,7 +201,9 @@ impl ShownAsk {
 
     pub(super) fn clamp(&mut self, height: usize) {
         self.first = self.first.min(self.lines.len().saturating_sub(height.max(1)));
-        self.is_read |= height > 0 && self.first + height >= self.lines.len();
+        let visible = self.first..self.first + height;
+        self.is_read |= height > 0 && visible.end >= self.lines.len();
+        self.unseen_rules.retain(|line| !visible.contains(line));
     }
 
     /// Returns the place of the question that is answered next.
@@ -174,19 +213,19 @@ impl ShownAsk {
     }
 }
 
-/// Returns the rules that do not fit beside their keys: they are read like the rest of the ask.
-fn long_rules(ask: &Ask, width: usize, charset: Charset) -> Vec<AskLine> {
-    let rules = ask.choices.iter().filter(|choice| choice.key.starts_with("always:"));
-    let texts = rules.map(|choice| charset.spelled_in_line(&choice_text(choice)));
-    let long = texts.filter(|text| columns(text) + 2 > width);
-    long.map(|text| AskLine { kind: AskLineKind::Choice, text }).collect()
-}
-
-/// Spells a line for this terminal and breaks it at its width.
+/// Spells a line for this terminal and breaks it at its width: words between words, a command at the last column.
 fn wrapped(line: &AskLine, width: usize, charset: Charset) -> Vec<AskLine> {
     let text = charset.spelled_in_line(&line.text.replace('\t', "    "));
     let kind = line.kind;
-    break_line(&text, width).into_iter().map(|text| AskLine { kind, text }).collect()
+    let broken = match kind {
+        AskLineKind::Heading | AskLineKind::Prose | AskLineKind::Choice | AskLineKind::Remark => {
+            break_prose(&text, width)
+        }
+        AskLineKind::Fact | AskLineKind::Text | AskLineKind::Added | AskLineKind::Removed => {
+            break_line(&text, width)
+        }
+    };
+    broken.into_iter().map(|text| AskLine { kind, text }).collect()
 }
 
 impl App {
@@ -204,7 +243,9 @@ impl App {
         if let Some(shown) = &mut self.ask {
             let open = self.asks.iter().find(|ask| ask.id == shown.ask.id);
             match (shown.settled, open) {
-                (Some(Settlement::Ours(_) | Settlement::NotTaken), _) => return,
+                (Some(Settlement::Ours(_) | Settlement::NotTaken | Settlement::Unclear), _) => {
+                    return;
+                }
                 (None, Some(ask)) => shown.refresh(ask, clock.ms),
                 (None | Some(Settlement::Elsewhere(_)), _) => {
                     let mut rows = self.list.rows.iter();
@@ -260,6 +301,13 @@ impl App {
             && let Some(shown) = &mut self.ask
         {
             shown.since_ms = clock.ms;
+        }
+    }
+
+    /// Shows an ask from its beginning: without the focus it is a preview.
+    pub(super) fn rewind_ask(&mut self) {
+        if let Some(shown) = &mut self.ask {
+            shown.first = 0;
         }
     }
 
@@ -370,7 +418,9 @@ impl App {
     /// Answers the current question. When all are answered, the answer is delivered.
     fn give(&mut self, given: Given, actions: &mut Vec<Action>) {
         let Some(shown) = &mut self.ask else { return };
-        let Some(field) = shown.ask.fields.get(shown.given.len()) else { return };
+        if shown.given.len() >= shown.ask.fields.len() {
+            return;
+        }
         let words = if shown.ask.fields.len() == 1 {
             match given {
                 Given::Text(text) => FieldWords { text: Some(text), ..FieldWords::default() },
@@ -381,14 +431,14 @@ impl App {
                 Given::Text(text) => vec![text],
                 Given::Options(options) => options.iter().map(usize::to_string).collect(),
             };
-            shown.given.push((field.id.clone(), values));
+            shown.given.push(values);
             shown.chosen.clear();
             if shown.given.len() < shown.ask.fields.len() {
                 return;
             }
-            let given = std::mem::take(&mut shown.given).into_iter();
-            let fields = given.flat_map(|(name, values)| {
-                values.into_iter().map(move |value| (name.clone(), value))
+            let given = (1..).zip(std::mem::take(&mut shown.given));
+            let fields = given.flat_map(|(number, values): (usize, Vec<String>)| {
+                values.into_iter().map(move |value| format!("{number}={value}"))
             });
             FieldWords { fields: fields.collect(), ..FieldWords::default() }
         };
@@ -444,103 +494,12 @@ impl App {
         if end == Delivery::Taken {
             shown.settled = Some(Settlement::Ours(taken_word(reply)));
         } else if shown.settled.is_some() {
-            shown.settled = Some(Settlement::NotTaken);
+            let is_unclear = end == Delivery::Unclear;
+            shown.settled =
+                Some(if is_unclear { Settlement::Unclear } else { Settlement::NotTaken });
         } else {
             // A refusal belongs to this ask; whether it is open is what the next look says.
             shown.given.clear();
         }
     }
-
-    /// Returns the lines that name the keys of the ask.
-    #[must_use]
-    pub(crate) fn ask_key_lines(&self, width: usize) -> Vec<String> {
-        let Some(shown) = &self.ask else { return Vec::new() };
-        if shown.settled.is_some() {
-            let next = if self.asks.is_empty() { "" } else { ", n to the next ask" };
-            return vec![match self.focus {
-                Focus::Ask => format!("any key goes back to the list{next}"),
-                Focus::List | Focus::Detail => "the next key removes it".to_owned(),
-            }];
-        }
-        if shown.is_delivering {
-            return vec!["the answer is being delivered …".to_owned()];
-        }
-        let mut keys = if self.focus == Focus::Ask || shown.ask.via.is_none() {
-            key_words(&shown.ask, self.charset)
-        } else {
-            vec!["Enter or Tab: go to the ask to answer it".to_owned()]
-        };
-        if let [_, _, ..] = shown.ask.fields.as_slice() {
-            let at = shown.question().min(shown.ask.fields.len() - 1);
-            let name = self.charset.spelled_in_line(&shown.ask.fields[at].id);
-            keys.insert(0, format!("question `{name}`:"));
-        }
-        if !shown.chosen.is_empty() {
-            let chosen: Vec<String> = shown.chosen.iter().map(usize::to_string).collect();
-            keys.push(format!("chosen: {} (Enter sends)", chosen.join(", ")));
-        }
-        if self.asks.len() > 1 {
-            keys.push("n next ask".to_owned());
-        }
-        packed(&keys, width)
-    }
-}
-
-/// Returns the keys of the rules that an ask offers.
-fn rules(ask: &Ask) -> Vec<&str> {
-    let keys = ask.choices.iter().map(|choice| choice.key.as_str());
-    keys.filter(|key| key.starts_with("always:")).collect()
-}
-
-/// Returns the keys that an ask takes, each with its meaning.
-fn key_words(ask: &Ask, charset: Charset) -> Vec<String> {
-    if ask.via.is_none() {
-        return Vec::new();
-    }
-    let has_one_rule = rules(ask).len() == 1;
-    let mut words = Vec::new();
-    if let Some(field) = ask.fields.first() {
-        if !field.options.is_empty() {
-            let many = if field.many { ", Enter sends" } else { "" };
-            words.push(format!("1-{} option{many}", field.options.len()));
-        }
-        if ask.fields.iter().any(|field| field.free_text) {
-            words.push("m answer in words".to_owned());
-        }
-    }
-    for choice in &ask.choices {
-        let text = charset.spelled_in_line(&choice_text(choice));
-        match choice.key.as_str() {
-            AskChoice::ALLOW => words.push(format!("a {text}")),
-            AskChoice::DENY => {
-                words.push(format!("d {text}"));
-                if ask.fields.is_empty() {
-                    words.push("m deny with words".to_owned());
-                }
-            }
-            AskChoice::STOP => words.push(format!("X {text}")),
-            key if has_one_rule && key.starts_with("always:") => words.push(format!("A {text}")),
-            key => {
-                let number = key.strip_prefix("always:").unwrap_or(key);
-                words.push(format!("{number} {text}"));
-            }
-        }
-    }
-    words
-}
-
-/// Puts words into lines of this width, three blanks apart.
-fn packed(words: &[String], width: usize) -> Vec<String> {
-    const GAP: &str = "   ";
-    let mut lines: Vec<String> = Vec::new();
-    for word in words {
-        match lines.last_mut() {
-            Some(line) if columns(line) + GAP.len() + columns(word) <= width => {
-                line.push_str(GAP);
-                line.push_str(word);
-            }
-            _ => lines.push(crate::text::fit(word, width)),
-        }
-    }
-    lines
 }

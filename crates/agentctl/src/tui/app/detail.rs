@@ -4,6 +4,7 @@ use agentctl_core::model::Time;
 
 use super::{Action, App, PageRequest, SessionKey, TalkRequest};
 use crate::face::Line;
+use crate::tui::keys::Focus;
 
 /// Messages that are read at first, and further ones when the user scrolls to the top.
 const MESSAGES: usize = 60;
@@ -218,7 +219,12 @@ impl App {
     pub(super) fn show_detail(&mut self, detail: Detail) {
         self.detail = detail;
         if detail == Detail::Ask && self.ask.is_none() {
-            self.inform("this session asks nothing");
+            return self.inform("this session asks nothing");
+        }
+        // On a few lines the list and the detail are not both shown.
+        let is_drawn = self.layout.is_none_or(|layout| layout.bar.height > 0);
+        if !is_drawn && self.focus == Focus::List && self.list.selected().is_some() {
+            self.focus = if detail == Detail::Ask { Focus::Ask } else { Focus::Detail };
         }
     }
 

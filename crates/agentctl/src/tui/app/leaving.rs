@@ -17,14 +17,24 @@ impl App {
     pub(super) fn done(&mut self, result: OrderResult, actions: &mut Vec<Action>) {
         let OrderResult { order, lines } = result;
         self.open_orders = self.open_orders.saturating_sub(1);
-        let is_error = lines.is_err();
+        let end = match &lines {
+            Ok(_) => Delivery::Taken,
+            Err(failed) if failed.is_unclear => Delivery::Unclear,
+            Err(_) => Delivery::Refused,
+        };
         if let Order::Answer { ask, reply } = &order {
-            let end = if is_error { Delivery::Refused } else { Delivery::Taken };
             self.answered(ask, reply, end);
         }
+        let is_error = end != Delivery::Taken;
         self.is_leaving &= !is_error;
-        let mut lines = lines.unwrap_or_else(|failure| failure);
-        if is_error && !self.type_again(order) {
+        let mut lines = lines.unwrap_or_else(|failed| failed.lines);
+        // A message that may have arrived is not put where Enter would send it again.
+        let is_kept = match end {
+            Delivery::Taken => false,
+            Delivery::Refused => !self.type_again(order),
+            Delivery::Unclear => self.keep_message(order),
+        };
+        if is_kept {
             lines.push("s: the text of the message is kept".to_owned());
         }
         self.notice = Some(super::Notice { lines, is_error });

@@ -91,6 +91,12 @@ impl TopRow {
         !self.is_gone && self.row.status == Status::Waiting
     }
 
+    /// Says whether the session is known to have ended. A session that only left the list may still run.
+    #[must_use]
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.row.status.is_live()
+    }
+
     /// Says whether an ask is one of this session.
     #[must_use]
     pub(crate) fn asks(&self, ask: &Ask) -> bool {
@@ -146,7 +152,9 @@ pub(crate) struct OutOfSight {
 pub(crate) struct RowList {
     /// All rows, in the order of `list`.
     pub(crate) rows: Vec<TopRow>,
-    /// The widest cells.
+    /// The widest cells of all rows.
+    all_widths: ListWidths,
+    /// The widest cells of the rows that the filter admits.
     pub(crate) widths: ListWidths,
     /// The places of the rows that the filter admits.
     pub(crate) shown: Vec<usize>,
@@ -166,7 +174,7 @@ impl RowList {
     pub(super) fn replace(&mut self, look: (Vec<TopRow>, ListWidths), has_children: bool) -> bool {
         let before = self.selected().cloned();
         let place = self.shown.get(self.at).copied().unwrap_or(0);
-        (self.rows, self.widths) = look;
+        (self.rows, self.all_widths) = look;
         if let Some(before) = &before {
             self.keep(before, place, has_children);
         }
@@ -194,7 +202,7 @@ impl RowList {
             } else {
                 TopRow { is_gone: true, ..TopRow::new(before.row.clone().unlisted()) }
             };
-            self.widths = self.widths.with(&row.row);
+            self.all_widths = self.all_widths.with(&row.row);
             self.rows.insert(place.min(self.rows.len()), row);
         }
     }
@@ -208,6 +216,7 @@ impl RowList {
         let key = SessionKey::of(&ended);
         let mut rows = self.rows.iter_mut();
         if let Some(row) = rows.find(|row| row.is_gone && key.is(&row.row)) {
+            self.all_widths = self.all_widths.with(&ended);
             self.widths = self.widths.with(&ended);
             *row = TopRow { is_gone: true, ..TopRow::new(ended.with_id_of(&row.row)) };
         }
@@ -237,6 +246,11 @@ impl RowList {
             |at: &usize| self.filter.admits(&self.rows[*at]) || (keeps_selected && is_key(at));
         let shown: Vec<usize> = (0..self.rows.len()).filter(is_shown).collect();
         self.shown = shown;
+        self.widths = if self.shown.len() == self.rows.len() {
+            self.all_widths
+        } else {
+            ListWidths::of(self.shown.iter().map(|at| &self.rows[*at].row))
+        };
         let place = self.shown.iter().position(is_key).unwrap_or(self.at);
         self.select(place);
     }

@@ -11,6 +11,8 @@ pub(crate) enum Settlement {
     Elsewhere(Option<Status>),
     /// Elsewhere, before an answer of ours came.
     NotTaken,
+    /// By an answer of ours, or elsewhere.
+    Unclear,
 }
 
 impl Settlement {
@@ -21,6 +23,7 @@ impl Settlement {
             Self::Ours(word) => word.to_owned(),
             Self::Elsewhere(Some(status)) => format!("settled: the session is {}", status.word()),
             Self::Elsewhere(None) => "settled: the session is not live any more".to_owned(),
+            Self::Unclear => "settled: it is not known whether by this answer".to_owned(),
             Self::NotTaken => "settled otherwise: this answer was not taken".to_owned(),
         }
     }
@@ -33,6 +36,8 @@ pub(crate) enum Delivery {
     Taken,
     /// It was refused.
     Refused,
+    /// Whether the agent took it is not known.
+    Unclear,
 }
 
 /// Returns the word for an answer that was taken.

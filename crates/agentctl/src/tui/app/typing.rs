@@ -2,7 +2,7 @@
 
 use agentctl_core::model::{AskChoice, Reply};
 
-use super::{Action, App, Clock, Filter, Order, SessionKey, ShownAsk, TopRow, may_answer};
+use super::{Action, App, Clock, Filter, Message, Order, SessionKey, ShownAsk, TopRow, may_answer};
 use crate::session_table::ListedRow;
 use crate::text::{columns, fit};
 use crate::tui::keys::{Command, Focus, Key};
@@ -155,7 +155,14 @@ impl App {
 
     pub(super) fn begin_message(&mut self) {
         if self.list.selected().is_some_and(TopRow::waits) {
-            return self.refuse("it waits for an answer: Enter goes to its ask");
+            return self.refuse(match (self.focus, &self.ask) {
+                (Focus::List, Some(_)) => "it waits for an answer: Enter goes to its ask",
+                (Focus::Detail, Some(_)) => {
+                    "it waits for an answer: Esc, then Enter goes to its ask"
+                }
+                (Focus::Ask, _) => "it waits for an answer, not for a message",
+                (_, None) => "it waits for an answer and takes no message",
+            });
         }
         let Some((key, name)) = self.selected_name() else { return };
         let unsent = self.unsent.take_if(|(session, _)| *session == key);
@@ -175,10 +182,7 @@ impl App {
                 let purpose = Purpose::Message(session, name);
                 self.typed = Some(Typed::new(purpose, text, Secrecy::Shown));
             }
-            Order::Send { session, text } => {
-                self.unsent = Some((session, text));
-                return false;
-            }
+            Order::Send { .. } => return !self.keep_message(order),
             Order::Answer { ask, reply: Reply::Deny { message: Some(text) } } => {
                 let is_open = |shown: &ShownAsk| shown.ask.id == ask && shown.settled.is_none();
                 if is_free && self.focus == Focus::Ask && self.ask.as_ref().is_some_and(is_open) {
@@ -190,7 +194,17 @@ impl App {
         true
     }
 
+    /// Keeps the text of a message for the next one to its session; says whether there was one.
+    pub(super) fn keep_message(&mut self, order: Order) -> bool {
+        let Order::Send { session, text } = order else { return false };
+        self.unsent = Some((session, text));
+        true
+    }
+
     pub(super) fn begin_stop(&mut self) {
+        if self.list.selected().is_some_and(TopRow::has_ended) {
+            return self.refuse("it has ended: there is nothing to stop");
+        }
         if let Some((key, _)) = self.selected_name() {
             self.confirm(Order::Stop(key), "stops");
         }
@@ -209,6 +223,9 @@ impl App {
 
     /// Stops the turn, after a question. An ask that offers it is answered with that; the guards of answers hold.
     pub(super) fn end_turn(&mut self, clock: Clock) {
+        if self.list.selected().is_some_and(TopRow::has_ended) {
+            return self.refuse("it has ended: there is no turn to end");
+        }
         let Some((key, _)) = self.selected_name() else { return };
         let offered = self.ask.as_ref().filter(|shown| {
             self.focus == Focus::Ask && shown.settled.is_none() && shown.ask.offers(AskChoice::STOP)
@@ -239,6 +256,18 @@ impl App {
             }
             _ => self.inform("pasted text is ignored here"),
         }
+    }
+
+    /// Takes Escape and the key behind it as two keys. A text that is being typed is edited with Alt, so there the two
+    /// are ignored: Escape would lose the text, and the characters that follow would be taken for commands.
+    pub(super) fn key_after_escape(&mut self, key: Key, clock: Clock) -> Vec<Action> {
+        if self.typed.as_ref().is_some_and(|typed| !typed.text.is_empty()) {
+            self.inform("a key with Alt, or right behind Esc, is ignored here");
+            return Vec::new();
+        }
+        let mut actions = self.update(Message::Key(Key::Escape), clock);
+        actions.extend(self.update(Message::Key(key), clock));
+        actions
     }
 
     pub(super) fn typed_key(&mut self, key: Key, clock: Clock, actions: &mut Vec<Action>) {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::frames::frame;
 use super::{Desk, OTHER, WAITING, ask, session};
-use crate::tui::app::{Action, Message, Order, OrderResult, Settlement};
+use crate::tui::app::{Action, FailedOrder, Message, Order, OrderResult, Settlement};
 use crate::tui::keys::{Focus, Key};
 
 const FIRST: &str = "a7f319c200000000a7f319c200000000";
@@ -122,6 +122,23 @@ fn a_long_ask_is_allowed_only_after_its_end_was_shown_and_denied_at_any_time() {
     assert_eq!(answers(&second.press(Key::Char('d'))), [Reply::Deny { message: None }]);
 }
 
+/// An ask that was read may be allowed on a small screen too, which still says that it goes on.
+#[test]
+fn an_ask_that_is_cut_off_says_so_also_after_it_was_read() {
+    let long = (0..12).map(|line| format!("echo {line}")).collect::<Vec<_>>().join("\n");
+    let mut desk = desk(&long);
+    desk.tell(Message::Resized(80, 50));
+    assert!(!frame(&desk).contains("more below"), "{}", frame(&desk));
+    desk.tell(Message::Resized(80, 14));
+    assert!(frame(&desk).contains("more below"), "{}", frame(&desk));
+    desk.press(Key::Char('G'));
+    assert!(!frame(&desk).contains("more below"), "{}", frame(&desk));
+    desk.press(Key::Char('g'));
+    assert!(frame(&desk).contains("more below"), "{}", frame(&desk));
+    desk.ms = 9_000;
+    assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow]);
+}
+
 #[test]
 fn a_settled_ask_stays_until_a_key_and_the_key_does_nothing_else() {
     let mut desk = desk("npm test");
@@ -214,17 +231,104 @@ fn a_rule_that_does_not_fit_beside_its_key_is_shown_whole() {
     assert!(text.contains(&rule), "{text}");
 }
 
+/// On a few lines the keys have fewer lines than words, and the rule would be stored unseen.
+#[test]
+fn a_rule_whose_key_is_not_drawn_must_be_read_at_the_end_of_the_ask() {
+    let mut desk = Desk::new((40, 6));
+    desk.look(&[session(WAITING, "waiting", 1, "Fix it")], vec![ask(FIRST, WAITING, "ls")]);
+    desk.press(Key::Enter);
+    desk.ms = 9_000;
+    let rule = "A always: Bash(npm test:*)";
+    assert!(!frame(&desk).contains(rule), "{}", frame(&desk));
+    assert!(answers(&desk.press(Key::Char('A'))).is_empty());
+    assert!(desk.notice().contains("goes on below"), "{}", desk.notice());
+    // The one line of text shows only the end of the rule.
+    desk.press(Key::Char('G'));
+    assert!(!frame(&desk).contains(rule), "{}", frame(&desk));
+    assert!(answers(&desk.press(Key::Char('A'))).is_empty());
+    assert!(desk.notice().contains("not every line of the rule"), "{}", desk.notice());
+    desk.press(Key::Char('k'));
+    assert!(frame(&desk).contains(rule), "{}", frame(&desk));
+    assert_eq!(answers(&desk.press(Key::Char('A'))), [Reply::Always("always:1".into())]);
+}
+
+#[test]
+fn words_of_an_ask_are_broken_between_words_and_a_command_at_the_last_column() {
+    let command = "npm run a-test-with-a-very-long-name -- --and --its --arguments";
+    let mut ask = ask(FIRST, WAITING, command);
+    ask.title = "May this test with a very long name and all its arguments run?".to_owned();
+    let mut desk = Desk::new((40, 24));
+    desk.look(&[session(WAITING, "waiting", 1, "x")], vec![ask]);
+    let shown = desk.app.ask.as_ref().expect("an ask");
+    let lines: Vec<&str> = shown.lines.iter().map(|line| line.text.trim_end()).collect();
+    assert_eq!(lines[0], "permission: May this test with a very");
+    let at = lines.iter().position(|line| line.starts_with("  npm")).expect("the command");
+    assert_eq!(lines[at], "  npm run a-test-with-a-very-long-name");
+    assert_eq!(lines[at + 1], " -- --and --its --arguments", "{lines:?}");
+}
+
+#[test]
+fn a_cut_ask_with_the_focus_gets_the_lines_of_the_list_and_of_an_empty_detail() {
+    let long = (0..40).map(|line| format!("echo {line}")).collect::<Vec<_>>().join("\n");
+    let mut rows = vec![session(WAITING, "waiting", 1, "first")];
+    rows.extend((2..9).map(|at| session(&format!("{at}{OTHER}"), "running", 1, "other")));
+    for (lines, text) in [(12, 5), (14, 7), (24, 17)] {
+        let mut desk = Desk::new((80, lines));
+        desk.look(&rows, vec![ask(FIRST, WAITING, &long)]);
+        desk.press(Key::Enter);
+        let layout = desk.app.layout.expect("a layout");
+        let heights = (layout.list.height, layout.bar.height, layout.ask.height);
+        assert_eq!(heights, (1, 0, text), "{}", frame(&desk));
+        assert!(frame(&desk).contains("▸ ! waiting"), "{}", frame(&desk));
+    }
+}
+
+#[test]
+fn an_ask_without_the_focus_is_shown_from_its_beginning() {
+    let long = (0..40).map(|line| format!("echo {line}.")).collect::<Vec<_>>().join("\n");
+    for back in [Key::Escape, Key::Tab] {
+        let mut desk = desk(&long);
+        desk.press(Key::Char('G'));
+        assert!(!frame(&desk).contains("echo 0."), "{}", frame(&desk));
+        desk.press(back);
+        assert!(frame(&desk).contains("echo 0."), "{}", frame(&desk));
+        desk.press(Key::BackTab);
+        desk.press(if back == Key::Escape { Key::BackTab } else { Key::Up });
+        assert_eq!(desk.app.focus, Focus::Ask);
+        assert_eq!(answers(&desk.press(Key::Char('a'))), [Reply::Allow], "it was read");
+    }
+}
+
 #[test]
 fn a_refusal_belongs_to_its_ask_and_the_ask_stays_open() {
     let mut desk = desk("npm test");
     desk.press(Key::Char('a'));
     let order = Order::Answer { ask: FIRST.into(), reply: Reply::Allow };
-    let lines = Err(vec!["error: agents may not answer".to_owned()]);
+    let lines = vec!["error: agents may not answer".to_owned()];
+    let lines = Err(FailedOrder { lines, is_unclear: false });
     desk.tell(Message::Done(OrderResult { order, lines }));
     assert_eq!(desk.notice(), "error: agents may not answer");
     // Its keys are shown again, which moves it.
     desk.ms = 2_000;
     assert_eq!(answers(&desk.press(Key::Char('d'))), [Reply::Deny { message: None }]);
+}
+
+#[test]
+fn an_answer_that_may_have_arrived_is_not_called_refused() {
+    for (is_unclear, said) in [
+        (true, "settled: it is not known whether by this answer"),
+        (false, "settled otherwise: this answer was not taken"),
+    ] {
+        let mut desk = desk("npm test");
+        desk.press(Key::Char('a'));
+        desk.look(&[session(WAITING, "running", 0, "Fix it")], Vec::new());
+        let order = Order::Answer { ask: FIRST.into(), reply: Reply::Allow };
+        let lines = vec!["error: the socket was closed".to_owned()];
+        let lines = Err(FailedOrder { lines, is_unclear });
+        desk.tell(Message::Done(OrderResult { order, lines }));
+        let settled = desk.app.ask.as_ref().and_then(|shown| shown.settled);
+        assert_eq!(settled.map(Settlement::sentence).as_deref(), Some(said));
+    }
 }
 
 #[test]

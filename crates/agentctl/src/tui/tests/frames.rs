@@ -83,6 +83,49 @@ fn frames_of_small_terminals() {
     }
 }
 
+/// The keys of the details do what the footer says, also where the list alone is shown.
+#[test]
+fn a_detail_that_is_chosen_on_a_few_lines_is_opened() {
+    for (lines, mut desk) in [6, 8, 11].map(|lines| (lines, desk((60, lines)))) {
+        assert!(!frame(&desk).contains("1 talk"), "{}", frame(&desk));
+        desk.press(Key::Char('4'));
+        let shown = frame(&desk);
+        assert!(shown.contains("4 facts") && shown.contains("reading …"), "{lines}: {shown}");
+        desk.press(Key::Escape);
+        assert!(frame(&desk).contains("STATUS"), "{lines}: {}", frame(&desk));
+        desk.press(Key::Char('2'));
+        assert!(frame(&desk).contains("permission: Bash: npm test"), "{lines}: {}", frame(&desk));
+    }
+}
+
+#[test]
+fn the_header_shows_the_filter_and_the_modes_before_the_words_of_the_counts() {
+    let statuses = [("waiting", 3), ("running", 15), ("idle", 2), ("unknown", 1), ("stopped", 40)];
+    let rows: Vec<Session> = statuses
+        .iter()
+        .flat_map(|(status, count)| (0..*count).map(move |n| (status, n)))
+        .map(|(status, n)| session(&format!("{n:04}{status:0>4.4}-0000"), status, 1, "shop"))
+        .collect();
+    for (columns, counts, words) in [
+        (
+            120,
+            " agentctl  3 waiting · 15 running · 2 idle · 1 unknown · 40 stopped ",
+            " /shop demo (0) · history · tree · ? help",
+        ),
+        (80, " 3! 15 run 2 idle 1? 40 stop ", " /shop demo (0) · history · tree · ? help"),
+        (60, " 3! 15 run 2 idle 1? 40 stop ", " /shop d… (0) · history · tree"),
+    ] {
+        let mut desk = Desk::new((columns, 24));
+        desk.look(&rows, Vec::new());
+        desk.type_keys("Ht");
+        let header = |desk: &Desk| frame(desk).lines().next().unwrap_or_default().to_owned();
+        assert!(header(&desk).contains(" history · tree"), "{}", header(&desk));
+        desk.type_keys("/shop demo");
+        let header = header(&desk);
+        assert!(header.starts_with(counts) && header.ends_with(words), "{header}");
+    }
+}
+
 #[test]
 fn frames_of_other_states() {
     let mut empty = Desk::new((80, 24));

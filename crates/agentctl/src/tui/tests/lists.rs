@@ -3,7 +3,7 @@
 use super::frames::frame;
 use super::{Desk, NOW_MS, OTHER, WAITING, at, look, session};
 use crate::face::{Line, LineKind};
-use crate::tui::app::{Action, Detail, MAX_TALK_LINES, Message, Order, OrderResult};
+use crate::tui::app::{Action, Detail, FailedOrder, MAX_TALK_LINES, Message, Order, OrderResult};
 use crate::tui::keys::{Focus, Key};
 
 const THIRD: &str = "01a1dedb-0000-4000-8000-000000000003";
@@ -161,6 +161,19 @@ fn the_next_change_without_a_message_is_the_next_minute_of_a_visible_age() {
 }
 
 #[test]
+fn columns_are_as_wide_as_the_rows_that_the_filter_admits() {
+    let mut long = session(OTHER, "idle", 9, "docs");
+    long.name = Some("a-session-with-a-long-name".to_owned());
+    let mut desk = Desk::new((120, 24));
+    desk.look(&[session(WAITING, "running", 1, "shop"), long], Vec::new());
+    assert!(frame(&desk).contains("NAME"), "{}", frame(&desk));
+    desk.type_keys("/running");
+    assert!(!frame(&desk).contains("NAME"), "{}", frame(&desk));
+    desk.press(Key::Escape);
+    assert!(frame(&desk).contains("NAME"), "{}", frame(&desk));
+}
+
+#[test]
 fn ten_thousand_rows_are_filtered_and_moved_through() {
     let many: Vec<_> = (0..10_000)
         .map(|n| session(&format!("{n:08x}-0000-4000-8000-000000000000"), "idle", 9, "many"))
@@ -201,7 +214,8 @@ fn an_order_under_way_is_delivered_before_top_leaves_and_a_second_q_leaves_at_on
     let mut desk = self::desk();
     stopping(&mut desk);
     desk.press(Key::Char('q'));
-    let refused = desk.tell(done(Err(vec!["error: it is not yours".to_owned()])));
+    let lines = vec!["error: it is not yours".to_owned()];
+    let refused = desk.tell(done(Err(FailedOrder { lines, is_unclear: false })));
     assert!(!refused.contains(&Action::Leave), "a failure is read first");
     assert_eq!(desk.notice(), "error: it is not yours");
     assert!(desk.press(Key::Char('q')).contains(&Action::Leave));
@@ -264,8 +278,10 @@ fn a_selected_session_that_ends_stays_selected_until_the_user_moves() {
     assert!(shown.contains("finished · Write docs"), "{shown}");
     let counted: usize = desk.app.counts().iter().map(|(_, count)| count).sum();
     assert_eq!(counted, 2, "the session that is not listed is not counted");
-    let Order::Stop(key) = stopping(&mut desk) else { panic!("a stop") };
-    assert_eq!(key.id.as_deref(), Some(OTHER), "an order goes to the session that is shown");
+    desk.type_keys("smore");
+    let actions = desk.press(Key::Enter);
+    let is_sent = |action: &Action| matches!(action, Action::Order(Order::Send { session, .. }) if session.id.as_deref() == Some(OTHER));
+    assert!(actions.iter().any(is_sent), "an order goes to the session that is shown: {actions:?}");
     desk.press(Key::Down);
     assert_eq!((selected(&desk).as_str(), desk.app.list.rows.len()), (THIRD, 2));
 }

@@ -2,7 +2,7 @@
 
 use super::frames::frame;
 use super::{Desk, OTHER, WAITING, ask, session};
-use crate::tui::app::{Action, Message, Order, OrderResult};
+use crate::tui::app::{Action, FailedOrder, Message, Order, OrderResult};
 use crate::tui::keys::{Focus, Key};
 
 const ASK: &str = "a7f319c200000000a7f319c200000000";
@@ -32,8 +32,12 @@ fn sent(desk: &mut Desk) -> Order {
 }
 
 fn refused(order: Order, lines: &[&str]) -> Message {
-    let lines = Err(lines.iter().map(|line| (*line).to_owned()).collect());
-    Message::Done(OrderResult { order, lines })
+    failed(order, lines, false)
+}
+
+fn failed(order: Order, lines: &[&str], is_unclear: bool) -> Message {
+    let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+    Message::Done(OrderResult { order, lines: Err(FailedOrder { lines, is_unclear }) })
 }
 
 #[test]
@@ -102,6 +106,20 @@ fn the_text_of_a_refused_message_is_kept_for_a_user_who_went_on() {
 }
 
 #[test]
+fn the_text_of_a_message_that_may_have_arrived_is_not_typed_again() {
+    let mut desk = desk((80, 24));
+    let sent = sent(&mut desk);
+    desk.tell(failed(sent, &["error: whether the message arrived is not known"], true));
+    assert!(desk.app.typed.is_none(), "Enter sends nothing");
+    assert!(desk.notice().ends_with("s: the text of the message is kept"), "{}", desk.notice());
+    assert_eq!(order(&desk.press(Key::Enter)), None);
+    desk.press(Key::Escape);
+    desk.press(Key::Char('s'));
+    let Some(Order::Send { text, .. }) = order(&desk.press(Key::Enter)) else { panic!("sent") };
+    assert_eq!(text, "hello", "a second message is a decision of its own");
+}
+
+#[test]
 fn words_that_a_guard_refuses_stay_typed() {
     let mut desk = desk((80, 24));
     desk.press(Key::Down);
@@ -123,12 +141,29 @@ fn a_waiting_session_takes_no_message_and_says_so_at_the_key() {
     desk.press(Key::Down);
     desk.press(Key::Char('s'));
     assert!(desk.app.typed.is_none());
-    assert!(desk.notice().contains("waits for an answer"), "{}", desk.notice());
+    assert_eq!(desk.notice(), "it waits for an answer: Enter goes to its ask");
+    desk.press(Key::Enter);
+    desk.press(Key::Char('s'));
+    assert_eq!(desk.notice(), "it waits for an answer, not for a message");
+    desk.press(Key::Escape);
     desk.press(Key::Char('3'));
     desk.press(Key::Tab);
     desk.press(Key::Tab);
     assert_eq!(desk.app.focus, Focus::Detail);
     assert!(!frame(&desk).contains("s send"), "{}", frame(&desk));
+}
+
+#[test]
+fn a_session_that_has_ended_is_not_stopped_and_no_key_says_so() {
+    let mut desk = Desk::new((80, 24));
+    desk.look(&[session(OTHER, "stopped", 1, "Write docs")], Vec::new());
+    assert!(!frame(&desk).contains("x stop"), "{}", frame(&desk));
+    assert!(frame(&desk).contains("s send"), "a message resumes it: {}", frame(&desk));
+    for (key, told) in [('x', "there is nothing to stop"), ('X', "there is no turn to end")] {
+        desk.press(Key::Char(key));
+        assert!(desk.app.typed.is_none());
+        assert!(desk.notice().contains(told), "{}", desk.notice());
+    }
 }
 
 #[test]
@@ -213,4 +248,42 @@ fn the_tree_is_named_with_all_that_it_places() {
     assert_eq!(desk.notice(), "subagents are listed, and launched sessions below their launcher");
     desk.press(Key::Char('t'));
     assert_eq!(desk.notice(), "subagents are hidden");
+}
+
+#[test]
+fn escape_and_the_key_behind_it_are_two_keys_unless_a_text_is_typed() {
+    let mut desk = desk((80, 24));
+    desk.type_keys("/docs");
+    desk.press(Key::Enter);
+    desk.tell(Message::AfterEscape(Key::Char('/')));
+    desk.type_keys("shop");
+    assert_eq!(desk.app.list.filter.text, "shop", "the filter before was cleared");
+    desk.press(Key::Escape);
+    desk.type_keys("shello");
+    for key in [Key::Backspace, Key::Char('b'), Key::Enter] {
+        let actions = desk.tell(Message::AfterEscape(key));
+        assert_eq!(order(&actions), None);
+        assert!(desk.notice().contains("with Alt"), "{}", desk.notice());
+    }
+    assert_eq!(desk.app.typed.as_ref().map(|typed| typed.text.as_str()), Some("hello"));
+    desk.press(Key::Escape);
+    desk.press(Key::Char('x'));
+    let actions = desk.tell(Message::AfterEscape(Key::Char('y')));
+    assert_eq!((order(&actions), desk.app.typed.is_none()), (None, true), "Escape cancels first");
+}
+
+#[test]
+fn a_key_behind_escape_answers_no_ask() {
+    let mut desk = desk((80, 24));
+    desk.press(Key::Char('n'));
+    desk.press(Key::Enter);
+    desk.ms += 1_000;
+    assert_eq!(desk.app.focus, Focus::Ask);
+    for key in ['a', 'A', 'd'] {
+        let actions = desk.tell(Message::AfterEscape(Key::Char(key)));
+        assert_eq!((order(&actions), desk.app.focus), (None, Focus::List), "{key}");
+        desk.press(Key::Enter);
+        desk.ms += 1_000;
+        assert_eq!(desk.app.focus, Focus::Ask);
+    }
 }

@@ -12,7 +12,8 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, layout: Layout) {
     let Some(shown) = &app.ask else { return };
     let is_settled = shown.settled.is_some();
     for line in lines_of(layout.ask_bar) {
-        draw_bar(canvas, app, shown, line);
+        let is_cut = shown.first + usize::from(layout.ask.height) < shown.lines.len();
+        draw_bar(canvas, app, (shown, is_cut), line);
     }
     let lines = shown.lines.iter().skip(shown.first);
     for (at, line) in lines_of(layout.ask).zip(lines) {
@@ -27,7 +28,7 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, layout: Layout) {
     }
 }
 
-fn draw_bar(canvas: &mut Canvas, app: &App, shown: &ShownAsk, line: u16) {
+fn draw_bar(canvas: &mut Canvas, app: &App, (shown, is_cut): (&ShownAsk, bool), line: u16) {
     let ask = &shown.ask;
     let place = app.asks.iter().position(|open| open.id == ask.id);
     let place = place.map(|at| format!(", {} of {}", at + 1, app.asks.len())).unwrap_or_default();
@@ -55,7 +56,7 @@ fn draw_bar(canvas: &mut Canvas, app: &App, shown: &ShownAsk, line: u16) {
             if let Some(until) = ask.until {
                 right.push(format!("until {}", local_minute(until)));
             }
-            if !shown.is_read {
+            if is_cut {
                 // On a narrow screen this matters more than the time.
                 if canvas.width() < 66 {
                     right.clear();
@@ -71,7 +72,7 @@ fn line_style(kind: AskLineKind) -> Style {
     match kind {
         AskLineKind::Heading => bold().fg(Color::Yellow),
         AskLineKind::Fact | AskLineKind::Remark => dimmed(),
-        AskLineKind::Text | AskLineKind::Choice => Style::new(),
+        AskLineKind::Text | AskLineKind::Prose | AskLineKind::Choice => Style::new(),
         AskLineKind::Added => Style::new().fg(Color::Green),
         AskLineKind::Removed => Style::new().fg(Color::Red),
     }

@@ -4,7 +4,7 @@ use ratatui::style::{Color, Style};
 
 use super::{Canvas, bold, dimmed, lines_of};
 use crate::text::{clean, columns, fit};
-use crate::tui::app::{App, Purpose, Secrecy, TopRow, Typed};
+use crate::tui::app::{App, Purpose, Secrecy, Typed};
 use crate::tui::keys::Focus;
 use crate::tui::layout::Band;
 
@@ -19,8 +19,12 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, band: Band, cursor: &mut Opti
         return draw_notice(canvas, app, band);
     }
     let mut keys = keys(app);
-    if app.list.selected().is_some_and(TopRow::waits) {
-        keys.retain(|key| *key != SEND);
+    if let Some(row) = app.list.selected() {
+        keys.retain(|key| match *key {
+            SEND => !row.waits(),
+            STOP => !row.has_ended(),
+            _ => true,
+        });
     }
     while columns(&keys.join(" · ")) > app.text_width() {
         keys.pop();
@@ -30,6 +34,8 @@ pub(super) fn draw(canvas: &mut Canvas, app: &App, band: Band, cursor: &mut Opti
 
 /// A session that waits takes no message.
 const SEND: &str = "s send";
+/// A session that has ended is not stopped.
+const STOP: &str = "x stop";
 
 /// Returns the most useful of the keys that do something now.
 fn keys(app: &App) -> Vec<&'static str> {
@@ -40,17 +46,17 @@ fn keys(app: &App) -> Vec<&'static str> {
         Focus::Ask if is_settled => Vec::new(),
         Focus::Ask => vec!["Esc back to the list", "j k scroll", "? help"],
         Focus::Detail => {
-            vec!["Esc back", "j k scroll", "1-5 details", "f follow", SEND, "x stop", "? help"]
+            vec!["Esc back", "j k scroll", "1-5 details", "f follow", SEND, STOP, "? help"]
         }
         Focus::List if app.list.selected().is_none() => {
             vec!["/ filter", "H history", "? help", "q quit"]
         }
         Focus::List if has_ask && app.asks.len() > 1 => {
-            vec!["Enter answer", "1-5 details", "n next ask", "x stop", "? help", "q quit"]
+            vec!["Enter answer", "1-5 details", "n next ask", STOP, "? help", "q quit"]
         }
-        Focus::List if has_ask => vec!["Enter answer", "1-5 details", "x stop", "? help", "q quit"],
+        Focus::List if has_ask => vec!["Enter answer", "1-5 details", STOP, "? help", "q quit"],
         Focus::List => {
-            vec!["Enter open", "1-5 details", "/ filter", "H history", SEND, "x stop", "q quit"]
+            vec!["Enter open", "1-5 details", "/ filter", "H history", SEND, STOP, "q quit"]
         }
     }
 }

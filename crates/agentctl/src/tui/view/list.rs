@@ -17,53 +17,114 @@ const HELP: &str = "? help";
 /// Columns before a row: the mark of the selection.
 const MARGIN: u16 = 2;
 
+/// Columns between the counts and the words at the right end, and behind those.
+const WORDS_GAP: usize = 4;
+
 pub(super) fn draw_header(canvas: &mut Canvas, app: &App, band: Band) {
     let line = band.top;
-    let column = draw_counts(canvas, app, line);
-    let mut words = Vec::new();
-    if !app.list.filter.text.is_empty() {
-        let (_, shown) = app.list.position();
-        words.push(format!("/{} ({shown})", app.list.filter.text));
-    }
-    if app.has_history {
-        words.push("history".to_owned());
-    }
-    if app.has_tree {
-        words.push("tree".to_owned());
-    }
-    words.push(if words.is_empty() { "/ filter  ? help" } else { HELP }.to_owned());
-    let words = words.join(" · ");
-    let room = usize::from(canvas.width().saturating_sub(column + 3));
-    // A filter hides sessions, so it is shown before the help.
-    let words = match words.rsplit_once(" · ") {
-        _ if columns(&words) <= room => words,
-        Some((without_help, _)) => fit(without_help, room),
-        None if columns(HELP) <= room => HELP.to_owned(),
-        None => String::new(),
+    let width = usize::from(canvas.width());
+    let words = header_words(app, usize::MAX);
+    // A filter and a mode change what is listed, so they are shown before the words of the counts.
+    let taken = if words.is_empty() { 1 } else { columns(&words) + WORDS_GAP };
+    let fits = |form: &CountForm| counts_width(app, *form) + taken < width;
+    let form = COUNT_FORMS.into_iter().find(fits).unwrap_or(CountForm::Short);
+    let column = draw_counts(canvas, app, (line, form));
+    let room = width.saturating_sub(usize::from(column) + WORDS_GAP - 1);
+    let helps = if words.is_empty() {
+        vec!["/ filter  ? help".to_owned(), HELP.to_owned()]
+    } else {
+        vec![format!("{words} · {HELP}"), words]
     };
-    if columns(&words) > 1 {
-        let wide = u16::try_from(columns(&words)).unwrap_or(0);
-        canvas.text((canvas.width().saturating_sub(wide + 1), line), &words, dimmed());
+    let shown = helps.into_iter().find(|words| columns(words) <= room);
+    let shown = shown.unwrap_or_else(|| fit(&header_words(app, room), room));
+    if columns(&shown) > 1 {
+        let wide = u16::try_from(columns(&shown)).unwrap_or(0);
+        canvas.text((canvas.width().saturating_sub(wide + 1), line), &shown, dimmed());
     }
 }
 
+/// Returns the filter and the modes of the list. The text of the filter is cut where there is no room for all.
+fn header_words(app: &App, room: usize) -> String {
+    let modes = [(app.has_history, "history"), (app.has_tree, "tree")];
+    let modes = modes.into_iter().filter(|(is_on, _)| *is_on).map(|(_, word)| word.to_owned());
+    let (text, (_, shown)) = (app.list.filter.text.as_str(), app.list.position());
+    let with_filter = |text: &str| {
+        let filter = (!text.is_empty()).then(|| format!("/{text} ({shown})"));
+        filter.into_iter().chain(modes.clone()).collect::<Vec<_>>().join(" · ")
+    };
+    let words = with_filter(text);
+    let excess = columns(&words).saturating_sub(room);
+    if excess == 0 {
+        words
+    } else {
+        with_filter(&fit(text, columns(text).saturating_sub(excess).max(1)))
+    }
+}
+
+/// How the numbers of sessions are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CountForm {
+    /// Behind the name of the program.
+    Named,
+    /// With the words of the statuses.
+    Words,
+    /// With the beginnings of the words.
+    Short,
+}
+
+const COUNT_FORMS: [CountForm; 3] = [CountForm::Named, CountForm::Words, CountForm::Short];
+/// The name of the program before the counts.
+const NAME: &str = "agentctl  ";
+
+impl CountForm {
+    fn gap(self) -> &'static str {
+        if self == Self::Short { " " } else { " · " }
+    }
+
+    fn text(self, status: Status, count: usize) -> String {
+        if self != Self::Short {
+            return format!("{count} {}", status.word());
+        }
+        match status {
+            Status::Waiting => format!("{count}!"),
+            Status::Running => format!("{count} run"),
+            Status::Idle => format!("{count} idle"),
+            Status::Unknown => format!("{count}?"),
+            Status::Error => format!("{count} err"),
+            Status::Stopped => format!("{count} stop"),
+        }
+    }
+}
+
+/// Returns the numbers of sessions by status, each with its style.
+fn count_texts(app: &App, form: CountForm) -> Vec<(String, Style)> {
+    let styled = |(status, count)| {
+        let style = if status == Status::Stopped { Style::new() } else { status_style(status) };
+        (form.text(status, count), style)
+    };
+    let counts: Vec<(String, Style)> = app.counts().into_iter().map(styled).collect();
+    if !counts.is_empty() {
+        return counts;
+    }
+    let text = if app.is_starting { "looking …" } else { "no session" };
+    vec![(text.to_owned(), Style::new())]
+}
+
+fn counts_width(app: &App, form: CountForm) -> usize {
+    let counts = count_texts(app, form);
+    let gaps = counts.len().saturating_sub(1) * columns(form.gap());
+    let name = if form == CountForm::Named { columns(NAME) } else { 0 };
+    1 + name + gaps + counts.iter().map(|(text, _)| columns(text)).sum::<usize>()
+}
+
 /// Draws the numbers of sessions by status, as far as they fit, and returns the column behind them.
-fn draw_counts(canvas: &mut Canvas, app: &App, line: u16) -> u16 {
-    const NAME: &str = "agentctl";
-    let mut counts: Vec<(String, Style)> = app.counts().into_iter().map(count_text).collect();
-    if counts.is_empty() {
-        let text = if app.is_starting { "looking …" } else { "no session" };
-        counts.push((text.to_owned(), Style::new()));
-    }
-    let needed: usize = counts.iter().map(|(text, _)| columns(text) + 3).sum();
+fn draw_counts(canvas: &mut Canvas, app: &App, (line, form): (u16, CountForm)) -> u16 {
     let mut column = 1;
-    // On a narrow screen the numbers matter more than the name of the program.
-    if usize::from(canvas.width()) > needed + NAME.len() {
+    if form == CountForm::Named {
         column = canvas.text((column, line), NAME, bold());
-        column = canvas.text((column, line), "  ", Style::new());
     }
-    for (at, (text, style)) in counts.iter().enumerate() {
-        let gap = if at == 0 { "" } else { " · " };
+    for (at, (text, style)) in count_texts(app, form).iter().enumerate() {
+        let gap = if at == 0 { "" } else { form.gap() };
         let room = usize::from(canvas.width().saturating_sub(column + 1));
         if columns(gap) + columns(text) > room {
             return canvas.text((column, line), "…", dimmed());
@@ -72,11 +133,6 @@ fn draw_counts(canvas: &mut Canvas, app: &App, line: u16) -> u16 {
         column = canvas.text((column, line), text, *style);
     }
     column
-}
-
-fn count_text((status, count): (Status, usize)) -> (String, Style) {
-    let style = if status == Status::Stopped { Style::new() } else { status_style(status) };
-    (format!("{count} {}", status.word()), style)
 }
 
 pub(super) fn draw(canvas: &mut Canvas, app: &App, layout: Layout) {

@@ -4,7 +4,7 @@ import { Stream, canKeep, code, get, hasEnded, isPaired, pair, takeCode, whenUnp
 import { byId, fill, h, openDialog, refreshAges, say, setHome, setText } from "./dom.js";
 import { showBegin } from "./begin.js";
 import { Board } from "./inbox.js";
-import { SessionList, titleOf } from "./list.js";
+import { SessionList, keyOf, titleOf } from "./list.js";
 import { Talk } from "./talk.js";
 
 const { body } = document;
@@ -72,7 +72,9 @@ function takeLook(look) {
 	state.connected = true;
 	byId("banner").hidden = true;
 	state.asks = look.asks ?? [];
+	const begun = look.rows.map(keyOf).filter((key) => !list.live.has(key));
 	const changed = list.take(look);
+	talk.begun(begun);
 	const added = inbox.take(state.asks);
 	talk.look(state.asks);
 	paintCount();
@@ -220,7 +222,7 @@ function goBack() {
 addEventListener("keydown", (event) => {
 	if (event.ctrlKey || event.metaKey || event.altKey || byId("dialog").open || !isPaired()) return;
 	if (event.key === "Escape") return goBack();
-	if (event.target.matches("input:not([type=radio], [type=checkbox]), textarea, select") || localStorage.getItem(KEYS_OFF)) return;
+	if (event.target.matches("input:not([type=radio], [type=checkbox]), textarea, select") || (event.key !== "?" && localStorage.getItem(KEYS_OFF))) return;
 	if (!Object.hasOwn(ACTIONS, event.key)) return;
 	event.preventDefault();
 	ACTIONS[event.key][1]();
@@ -235,6 +237,8 @@ whenUnpaired(() => {
 	list.takeEnded([]);
 	inbox.clear();
 	talk.close();
+	talk.drafts.clear();
+	fill(byId("begin"));
 	paintCount();
 	showUnpaired(ENDED);
 });

@@ -2,7 +2,7 @@
 
 import { ageOf, folder, h, openDialog, patchLines, setText } from "./dom.js";
 import { isLive, keyOf, routeOf, shortId, titleOf } from "./list.js";
-import { post, wordsOf } from "./net.js";
+import { failure, post } from "./net.js";
 
 // Buttons work when their card has stood still for this long: no tap hits a card that slid under the finger.
 const STILL_MS = 600;
@@ -21,26 +21,31 @@ export const stopped = new Set();
 
 export class Card {
 	constructor(board, ask) {
-		Object.assign(this, { board, ask, state: "open", endSeen: false, answers: [], id: `ask-${(numbers += 1)}` });
-		this.end = h("i.end");
+		Object.assign(this, { board, ask, state: "open", seen: new Set(), answers: [], id: `ask-${(numbers += 1)}` });
+		this.observer = new IntersectionObserver((entries) => {
+			for (const { isIntersecting, target } of entries) if (isIntersecting) this.seen.add(target);
+			this.arm();
+		});
+		this.end = this.newEnd();
 		// A question is not shown twice.
 		const asked = (text) => ask.fields.some((field) => field.text === text);
 		this.outcome = h("p.outcome", { role: "status" });
-		this.element = h("article.card", { "data-ask": ask.id, "aria-labelledby": this.id, tabindex: -1, onclick: (event) => this.tapped(event), oninput: () => this.state === "open" && setText(this.outcome, "") },
+		this.element = h("article.card", { "data-ask": ask.id, "aria-labelledby": this.id, tabindex: -1, onclick: (event) => this.tapped(event), oninput: () => this.state === "open" && this.tell("") },
 			this.heading(), ask.parts.filter(({ text }) => !asked(text)).map(partOf), this.body(), this.outcome);
-		this.observer = new IntersectionObserver((entries) => {
-			if (!entries.some((entry) => entry.isIntersecting)) return;
-			this.endSeen = true;
-			this.arm();
-		});
-		this.observer.observe(this.end);
 		cards.add(this);
 		this.adopt();
 	}
 
+	// The place that must have been in view before a button works.
+	newEnd() {
+		const end = h("i.end");
+		this.observer.observe(end);
+		return end;
+	}
+
 	// Tells all cards of this ask how its answer stands.
-	share(state, text) {
-		answered.set(this.ask.id, { state, text });
+	share(state, text, isUnclear) {
+		answered.set(this.ask.id, { state, text, isUnclear });
 		for (const card of cards) {
 			if (card !== this && !card.element.isConnected) cards.delete(card);
 			else if (card.ask.id === this.ask.id) card.adopt();
@@ -52,7 +57,7 @@ export class Card {
 		if (!state || this.state === "settled") return;
 		if (state === "settled") return this.settle(text);
 		this.state = state;
-		setText(this.outcome, text);
+		this.tell(text);
 		this.arm();
 	}
 
@@ -63,15 +68,14 @@ export class Card {
 			h("p.meta", h("span.kind", ask.kind), ask.since && ageOf(ask.since, " ago")),
 			h("h2", { id: this.id, dir: "auto" }, ask.title),
 			h("p.meta", h("a", { href: routeOf(keyOf(ask)) }, row ? titleOf(row) : "open the session"), h("span", ask.adapter), h("code", shortId(ask)), folder(ask.cwd)),
-			ask.until && h("p.note", `Open until ${new Date(ask.until).toLocaleString()}${ask.then ? `, then ${ask.then}` : ""}.`));
+			ask.until && h("p.note.where", `Open until ${new Date(ask.until).toLocaleString()}${ask.then ? `, then ${ask.then}` : ""}.`));
 	}
 
 	body() {
 		const { ask } = this;
 		if (!ask.via) return [h("p.note.where", ask.why_not ?? "This cannot be answered from here."), this.offered()];
 		if (this.board.control()) return [this.questions(true), this.buttons()];
-		const command = `agentctl answer ${ask.id.slice(0, 8)}${ask.fields.length ? "" : " --allow"}`;
-		return [this.questions(false), this.offered(), h("p.note.where", "Answer in a terminal: ", h("code", command))];
+		return [this.questions(false), this.offered(), h("p.note.where", "How to answer in a terminal: ", h("code", `agentctl asks ${ask.id.slice(0, 8)}`))];
 	}
 
 	// The decisions as text, where they are not buttons.
@@ -99,23 +103,27 @@ export class Card {
 	buttons() {
 		const { choices, fields, title } = this.ask;
 		const has = (key) => choices.some((choice) => choice.key === key);
-		const button = (css, needsEnd, reply, label, ...shown) => {
-			const element = h(`button.${css}`, { "aria-label": label, "aria-disabled": true, onclick: () => this.press(element, reply) }, ...shown);
-			this.answers.push([element, needsEnd]);
+		const button = (css, ends, reply, label, ...shown) => {
+			const element = h(`button.${css}`, { "aria-label": label, "aria-disabled": true, onclick: () => this.press(ends, reply) }, ...shown);
+			this.answers.push([element, ends]);
 			return element;
 		};
 		const message = h("textarea", { rows: 2, "aria-label": "Message that is sent with Deny" });
 		const rules = choices.filter(({ key }) => key.startsWith("always")).map(({ key, label, rule, scope }) => {
 			const words = label === "always" ? "Always allow" : label.charAt(0).toUpperCase() + label.slice(1);
-			return button("rule", true, () => ({ always: key }), null, words, " ", rule && h("code", rule), " ", h("small", SCOPES[scope]));
+			const end = rule && this.newEnd();
+			const id = `${this.id}-${key}`;
+			const store = button("store", [this.end, end], () => ({ always: key }), null, `${words} ${SCOPES[scope] ?? ""}`);
+			store.setAttribute("aria-describedby", id);
+			return h("div.always", rule && h("pre.rule", { id, dir: "auto" }, rule, end), store);
 		});
 		return [
 			h("div.buttons", this.end,
-				has("deny") && button("deny", false, () => ({ deny: { message: message.value.trim() || null } }), `Deny: ${title}`, "Deny"),
-				has("allow") && button("allow", true, () => "allow", `Allow: ${title}`, "Allow"),
-				fields.length > 0 && button("allow.answer", true, () => this.given(), `Answer: ${title}`, "Answer")),
+				has("deny") && button("deny", [], () => ({ deny: { message: message.value.trim() || null } }), `Deny: ${title}`, "Deny"),
+				has("allow") && button("allow", [this.end], () => "allow", `Allow: ${title}`, "Allow"),
+				fields.length > 0 && button("allow.answer", [this.end], () => this.given(), `Answer: ${title}`, "Answer")),
 			...rules,
-			h("div.further", has("deny") && h("details", h("summary", "Tell the agent why not"), message), has("stop") && button("quiet", false, endTurn, `End the turn: ${title}`, "End the turn")),
+			h("div.further", has("deny") && h("details", h("summary", "Tell the agent why not"), message), has("stop") && button("quiet", [], endTurn, `End the turn: ${title}`, "End the turn")),
 		];
 	}
 
@@ -144,8 +152,12 @@ export class Card {
 	arm() {
 		clearTimeout(this.timer);
 		const wait = this.stillAt - performance.now();
-		const works = this.state === "open" && wait <= 0 && this.board.connected();
-		for (const [element, needsEnd] of this.answers) element.setAttribute("aria-disabled", !(works && (this.endSeen || !needsEnd)));
+		for (const [element, ends] of this.answers) element.setAttribute("aria-disabled", this.state !== "open" || this.why(ends) !== "");
+		// A refusal says its reason only as long as there is one. Its line stays, so that the card does not move.
+		if (this.refused && this.state === "open") {
+			const why = this.why(this.refused);
+			this.tell(why || "\u00a0", why && this.refused);
+		}
 		if (this.state !== "open" || !(wait > 0)) return;
 		this.timer = setTimeout(() => {
 			this.moved();
@@ -153,31 +165,45 @@ export class Card {
 		}, wait + 5);
 	}
 
-	async press(button, reply) {
+	// Says why a button does not work that needs these ends; "" if it does.
+	why(ends) {
+		if (!this.board.connected()) return "Not connected.";
+		const unseen = ends.find((end) => end && !this.seen.has(end));
+		if (unseen) return `Read ${unseen === this.end ? "what is asked" : "the rule"} to its end first.`;
+		return this.stillAt <= performance.now() ? "" : "The card has just moved. Press again.";
+	}
+
+	async press(ends, reply) {
 		this.moved();
 		if (this.state !== "open") return;
-		if (button.getAttribute("aria-disabled") === "true") {
-			return this.refuse(!this.board.connected() ? "Not connected." : this.endSeen ? "The card has just moved. Press again." : "Read to the end of the card first.");
-		}
+		const why = this.why(ends);
+		if (why) return this.refuse(why, ends);
 		const given = await reply();
 		if (this.state !== "open") return;
 		if (!given) return this.refuse(given === null ? "Choose an answer first." : "");
 		this.share("busy", "Sending…");
 		try {
 			const answer = await post("/api/answer", { ask: this.ask.id, reply: given });
-			const moved = answer.moved?.says ?? "delivered, the agent was not seen to move yet";
+			// The card stays: what was seen then may be over when it is read.
+			const moved = answer.moved?.says.replace(/^it is/, "then it was").replace(/^it waits (.*) now$/, "then it waited $1") ?? "delivered; the agent was not seen to move";
 			const lost = answer.words_lost ? " This agent has no field for the message." : "";
-			const after = /^it is (stopped|error)/.test(moved) ? "; the session has ended since" : `: ${moved}`;
+			const after = /^then it was (stopped|error)/.test(moved) ? "; the session has ended since" : `: ${moved}`;
 			this.share("settled", `${DONE[given] ?? DONE[Object.keys(given)[0]]} here${after}.${lost}`);
 		} catch (refusal) {
 			if (refusal.status === 404) return this.share("settled", CLOSED);
-			this.share(this.gone ? "settled" : "open", `Not taken: ${wordsOf(refusal)}`);
+			this.share(this.gone ? "settled" : "open", failure(refusal, "taken"), refusal.isUnclear);
 		}
 	}
 
-	// Says why a press did nothing, where it can be read.
-	refuse(text) {
+	// Says how the ask stands; with ends, as long as a button that needs them does not work.
+	tell(text, ends) {
 		setText(this.outcome, text);
+		this.refused = ends;
+	}
+
+	// Says why a press did nothing, where it can be read.
+	refuse(text, ends) {
+		this.tell(text, ends);
 		this.outcome.scrollIntoView({ block: "nearest" });
 	}
 
@@ -188,7 +214,8 @@ export class Card {
 		if (this.state !== "open") return;
 		const key = keyOf(this.ask);
 		const row = this.board.session(key);
-		this.settle(row && isLive(row) && !stopped.has(key) ? `${CLOSED} The session is ${row.status}.` : "No longer open: the session has ended.");
+		const why = answered.get(this.ask.id)?.isUnclear ? "No longer open: answered here, perhaps, or elsewhere." : CLOSED;
+		this.settle(row && isLive(row) && !stopped.has(key) ? `${why} Then the session was ${row.status}.` : "No longer open: the session has ended.");
 	}
 
 	// The card turns grey, says what became of the ask and stays until it is tapped.
@@ -198,7 +225,7 @@ export class Card {
 		clearTimeout(this.timer);
 		const hadFocus = this.element.contains(document.activeElement);
 		this.element.classList.add("settled");
-		for (const part of this.element.querySelectorAll(".buttons, .rule, .further, .where")) part.remove();
+		for (const part of this.element.querySelectorAll(".buttons, .always, .further, .where")) part.remove();
 		for (const input of this.element.querySelectorAll("input")) input.disabled = true;
 		setText(this.outcome, text);
 		const dismiss = h("button.quiet.dismiss", { "aria-label": `Dismiss: ${this.ask.title}` }, "Dismiss");

@@ -1,4 +1,18 @@
-// Elements and short texts. Every text becomes a text node: no string is ever parsed as HTML.
+// Elements and short texts. Every text becomes a text node: no string is ever parsed as HTML. Characters that hide or
+// reorder text are shown escaped, as the command line shows them.
+
+// The characters that text.rs calls harmful: controls, and what Unicode says is not shown.
+const HARMFUL = /[^\P{Cc}\n\t]|[\p{Cf}\p{DI}\p{Zl}\p{Zp}]/u;
+// A variation selector or a joiner that belongs to an emoji (emoji.rs), or to a keycap, hides nothing.
+const EMOJI = "[^\\P{Emoji}\\d#*]";
+const CHECKED = new RegExp(`(?<=${EMOJI}|[\\d#*](?=.\u20e3))[\ufe0e\ufe0f]|(?<=${EMOJI}\ufe0f?)\u200d(?=${EMOJI})|(${HARMFUL.source})`, "gu");
+
+const escaped = (code) => (code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`);
+
+const visible = (text) => (HARMFUL.test(text) ? text.replace(CHECKED, (all, bad) => (bad ? escaped(bad.codePointAt(0)) : all)) : text);
+
+// Attributes that people see or hear. The value of a field is sent back, so it stays as it is.
+const SHOWN = new Set(["aria-label", "placeholder", "title"]);
 
 // Makes an element: h("a.class", { href, onclick }, child, "text", …). The attributes may be left out.
 export function h(selector, attributes, ...children) {
@@ -6,16 +20,18 @@ export function h(selector, attributes, ...children) {
 	const element = document.createElement(name);
 	if (classes.length) element.className = classes.join(" ");
 	if (attributes?.constructor !== Object) children.unshift(attributes);
-	else for (const [key, value] of Object.entries(attributes)) {
+	else for (const [key, given] of Object.entries(attributes)) {
+		const value = typeof given === "string" && SHOWN.has(key) ? visible(given) : given;
 		if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-		else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true && !key.startsWith("aria") ? "" : value);
+		else if ((value ?? false) !== false) element.setAttribute(key, value === true && !key.startsWith("aria") ? "" : value);
 	}
 	add(element, children);
 	return element;
 }
 
 function add(element, children) {
-	element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+	const present = children.flat(9).filter((child) => (child ?? false) !== false);
+	element.append(...present.map((child) => (child instanceof Node ? child : visible(`${child}`))));
 }
 
 export function fill(element, ...children) {
@@ -25,7 +41,8 @@ export function fill(element, ...children) {
 
 // A text that has not changed is not laid out or read aloud again.
 export function setText(element, text) {
-	if (element.textContent !== text) element.textContent = text;
+	const shown = visible(`${text ?? ""}`);
+	if (element.textContent !== shown) element.textContent = shown;
 }
 
 export function mark(link, isCurrent) {
@@ -70,6 +87,8 @@ export const setHome = (directory) => (home = directory);
 
 export const shortPath = (path) => (home && `${path}/`.startsWith(`${home}/`) ? `~${path.slice(home.length)}` : path ?? "");
 
+export const longPath = (path) => (home && `${path}/`.startsWith("~/") ? home + path.slice(1) : path);
+
 export const folder = (path) => path && h("span.directory", { title: path }, h("bdi", shortPath(path)));
 
 export function span(seconds) {
@@ -89,8 +108,23 @@ export function refreshAges() {
 	for (const element of document.querySelectorAll("time")) element.refresh();
 }
 
+export const newNotice = () => h("p.notice", { role: "status", hidden: true });
+
+// Says something in a notice, where it can be read.
+export function tell(notice, text, isBad) {
+	notice.hidden = !text;
+	notice.classList.toggle("bad", Boolean(isBad));
+	setText(notice, text);
+	notice.scrollIntoView({ block: "nearest" });
+}
+
 export function say(text, urgent) {
 	setText(byId(urgent ? "say-assertive" : "say-polite"), text);
+}
+
+// Asks before an order that may have arrived is given once more.
+export async function isMeantAgain(verb) {
+	return await openDialog(`${verb} again?`, h("p", "The first one may have arrived."), ["Cancel", `${verb} again`]) === `${verb} again`;
 }
 
 // Shows a dialog. The browser gives the focus back at its end. Resolves to the name of the pressed button.
@@ -98,7 +132,7 @@ export function openDialog(title, children, buttons) {
 	const dialog = byId("dialog");
 	return new Promise((resolve) => {
 		dialog.returnValue = "";
-		fill(dialog, h("h2", { id: "dialog-title" }, title), children, h("div.buttons", buttons.map((name, index) => h(index ? "button.danger" : "button", { onclick: () => dialog.close(name) }, name))));
+		fill(dialog, h("h2", { id: "dialog-title" }, title), children, h("div.buttons", buttons.map((name, index) => h(index ? "button.danger" : "button", { autofocus: !index, onclick: () => dialog.close(name) }, name))));
 		dialog.onclose = () => resolve(dialog.returnValue);
 		dialog.showModal();
 	});

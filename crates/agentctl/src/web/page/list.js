@@ -12,7 +12,9 @@ export function keyOf(row) {
 export const routeOf = (key, tab) => `#/session/${encodeURIComponent(key).replaceAll("%3A", ":")}${tab ? `/${tab}` : ""}`;
 export const shortId = (row) => (row.session_id ?? row.id)?.slice(0, 8) ?? `pid ${row.pid}`;
 // The name that the user gave comes first.
-export const titleOf = ({ name, group, title, prompt }) => [name ?? group, title ?? prompt ?? (name || group ? null : "no title yet")].filter(Boolean).join(": ");
+export const titleOf = ({ name, title, prompt }) => [name, title ?? prompt ?? (name ? null : "no title yet")].filter(Boolean).join(": ");
+// A group names no session, so it is never part of the title.
+export const groupOf = ({ group }) => group && h("span", `group ${group}`);
 export const isLive = (row) => row.status !== "error" && row.status !== "stopped";
 
 // The status and its detail: `running  tool: npm test`.
@@ -24,7 +26,7 @@ function reasonOf({ reason, outcome }) {
 	return reason?.detail ? `${reason.kind}: ${reason.detail}` : reason?.kind ?? outcome ?? "";
 }
 
-const newest = (row) => row.last_activity_at ?? row.started_at;
+export const newest = (row) => row.last_activity_at ?? row.started_at;
 
 export class SessionList {
 	constructor() {
@@ -98,7 +100,7 @@ export class SessionList {
 		const more = fitting.length - shown.length;
 		byId("more-rows").hidden = more <= 0;
 		setText(byId("more-rows"), `Show ${Math.min(more, PAGE)} of ${more} more`);
-		setText(byId("rows-note"), !all.length ? `No session is running. ${this.control ? "Start one with New session, or with" : "Start one with"} agentctl launch in a terminal.` : !fitting.length ? "No session fits the filter." : "");
+		setText(byId("rows-note"), !all.length ? `No session is running. Start one with ${this.control ? "New session, or with " : ""}agentctl launch in a terminal.` : !fitting.length ? "No session fits the filter." : "");
 	}
 
 	item(row) {
@@ -120,6 +122,6 @@ function parts(row) {
 	return [
 		h("span.head", h("span.title", { dir: "auto" }, titleOf(row)), ageOf(newest(row))),
 		h("span.state", stateOf(row)),
-		h("span.meta", row.name && row.group && h("span", row.group), h("span", row.adapter), h("code", shortId(row)), folder(row.cwd)),
+		h("span.meta", groupOf(row), h("span", row.adapter), h("code", shortId(row)), folder(row.cwd)),
 	];
 }

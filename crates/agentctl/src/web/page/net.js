@@ -30,10 +30,21 @@ class Refusal extends Error {
 		super(error?.message ?? (status ? `the server answered ${status}` : "agentctl web does not answer"));
 		this.status = status;
 		this.hint = error?.hint;
+		this.code = error?.code;
+		// The order may have been carried out: its answer was lost, or the server says so.
+		this.isUnclear = error ? error.code === "unclear" : !status || status >= 500;
 	}
 }
 
-export const wordsOf = (error) => (error.hint ? `${error.message} (${error.hint})` : error.message);
+// A hint that names a flag is for the command line.
+const isForFlags = (hint) => /(^|\s)--\w/.test(hint.replace(/\x60[^\x60]*\x60/g, ""));
+
+export const wordsOf = (error) => (error.hint && !isForFlags(error.hint) ? `${error.message} (${error.hint})` : error.message);
+
+const LOST = "; whether it arrived is not known: look before you try again";
+
+// Says that an order failed, or that it may have been carried out.
+export const failure = (refusal, done) => (refusal.isUnclear ? `Perhaps ${done}: ${wordsOf(refusal)}${refusal.code ? "" : LOST}` : `Not ${done}: ${wordsOf(refusal)}`);
 
 export async function pair(given, keep) {
 	const answer = await request("/api/pair", { code: given, keep: keep && canKeep });
@@ -53,16 +64,16 @@ async function request(path, body, signal) {
 	});
 	if (answer.ok && answer.headers.get("content-type").startsWith("text/event-stream")) return answer;
 	const document = await answer.json().catch(() => null);
-	if (answer.ok) return document;
+	if (answer.ok && document) return document;
 	if (answer.status === 401 && path !== "/api/pair") {
 		token = null;
 		for (const store of stores) store.removeItem(STORE);
 		unpaired();
 	}
-	throw new Refusal(answer.status, document?.error);
+	throw new Refusal(answer.ok ? 0 : answer.status, document?.error);
 }
 
-export const post = (path, body) => request(path, body);
+export const post = request;
 export const get = (path, values = {}, signal) => request(`${path}?${new URLSearchParams(Object.entries(values).filter(([, value]) => value !== null))}`, null, signal);
 
 const QUIET_MS = 50_000;

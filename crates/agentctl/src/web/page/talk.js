@@ -1,13 +1,15 @@
 // One session: its heading, its conversation, its asks, a message to it, its end.
 
-import { ageOf, byId, fill, folder, h, linked, mark, openDialog, setText } from "./dom.js";
+import { ageOf, byId, fill, folder, h, isMeantAgain, linked, mark, newNotice, openDialog, setText, tell } from "./dom.js";
 import { stopped } from "./ask.js";
 import { Board } from "./inbox.js";
-import { isLive, keyOf, routeOf, shortId, stateOf, titleOf } from "./list.js";
-import { get, post, wordsOf } from "./net.js";
-import { showChanges, showFacts } from "./work.js";
+import { groupOf, isLive, keyOf, newest, routeOf, shortId, stateOf, titleOf } from "./list.js";
+import { failure, get, post, wordsOf } from "./net.js";
+import { leave, showChanges, showFacts } from "./work.js";
 
 const TABS = [["", "Conversation"], ["changes", "Changes"], ["facts", "Facts"]];
+// Characters of an error beside its folded call.
+const MOST_WORDS = 60;
 const BELOW_CALL = ["tool_detail", "tool_output", "tool_error", "fold"];
 
 // Lines of a conversation: messages by author, tool calls folded to one line.
@@ -36,6 +38,7 @@ class Lines {
 			this.call = h("details.call", h("summary", painted(spans)));
 			this.message.append(this.call);
 		} else if (this.call && BELOW_CALL.includes(kind)) {
+			if (kind === "tool_error" && !this.call.classList.contains(kind)) markFailed(this.call.firstChild, spans);
 			this.call.classList.add("full", kind);
 			this.call.append(line());
 		} else {
@@ -43,6 +46,13 @@ class Lines {
 			this.message.append(line());
 		}
 	}
+}
+
+// A folded call says in signs and words that it failed, and why: its colour alone tells nobody who cannot see it.
+function markFailed(summary, spans) {
+	const words = spans.map(({ text }) => text).join("").replace("✗", "").trim();
+	summary.prepend(h("span.s-failed", { role: "img", "aria-label": "failed" }, "✗"), " ");
+	summary.append(h("span.s-failed.why", `  ${[...words].slice(0, MOST_WORDS).join("")}`));
 }
 
 // A line without the indentation and the mark that terminals need.
@@ -55,6 +65,8 @@ export class Talk {
 	constructor(world) {
 		this.world = world;
 		this.element = byId("session");
+		// What was written to each session, with the reason why it was not sent.
+		this.drafts = new Map();
 	}
 
 	// Shows a session; the tab is "", "changes" or "facts".
@@ -66,15 +78,19 @@ export class Talk {
 			this.build();
 			if (!this.row) this.lookUp();
 		}
+		leave(this.work);
+		tell(this.notice);
 		for (const link of this.tabs.children) mark(link, link.dataset.tab === tab);
 		this.talk.hidden = tab !== "";
 		this.work.hidden = tab === "";
+		(tab ? this.work : this.unsent).before(this.notice);
 		if (tab === "changes") showChanges(this.work, key);
 		else if (tab === "facts") showFacts(this.work, key);
 		else this.toEnd();
 	}
 
 	close() {
+		if (this.key) leave(this.work);
 		this.board = this.key = this.builder = null;
 		this.element.replaceChildren();
 	}
@@ -83,22 +99,28 @@ export class Talk {
 		this.title = h("h1", { id: "session-title", tabindex: -1, dir: "auto" });
 		this.state = h("p.state");
 		this.meta = h("p.meta");
-		this.notice = h("p.notice", { role: "status", hidden: true });
+		this.notice = newNotice();
 		this.tabs = h("nav.tabs", { "aria-label": "Views of the session" }, TABS.map(([tab, name]) => h("a", { href: routeOf(this.key, tab), "data-tab": tab }, name)));
 		this.stop = h("button.quiet.danger", { onclick: () => this.end() }, "Stop");
 		this.earlier = h("button.quiet", { hidden: true, onclick: () => this.readEarlier() });
 		this.lines = h("div.lines", { role: "log", "aria-label": "Conversation", "aria-live": "off", tabindex: 0 });
-		this.text = h("textarea", { rows: 2, id: "message", placeholder: "Message to the agent", "aria-label": "Message to the agent", onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && this.send(event) });
-		this.composer = h("form.composer", { onsubmit: (event) => this.send(event) }, this.text, h("button.primary", "Send"));
+		Object.assign(this, this.drafts.get(this.key) ?? this.draft());
 		this.waits = h("p.note", "It waits for an answer; a message is never an answer.");
-		this.unsent = h("p.notice", { role: "status", hidden: true });
 		const cards = h("div");
 		this.talk = h("div.talk", this.earlier, this.lines, cards, this.waits, this.unsent, this.composer);
 		this.work = h("div.work");
-		fill(this.element, h("header", h("a.back", { href: "#/" }, "‹ All"), h("div.bar", this.title, this.stop), this.state, this.meta, this.tabs), this.talk, this.work, this.notice);
+		fill(this.element, h("header", h("a.back", { href: "#/" }, "‹ All"), h("div.bar", this.title, this.stop), this.state, this.meta, this.tabs), this.talk, this.work);
 		this.board = new Board(cards, this.world, (ask) => keyOf(ask) === this.key, "");
 		this.board.sizes.observe(this.lines);
 		this.look(this.world.asks());
+	}
+
+	draft() {
+		const text = h("textarea", { rows: 2, id: "message", placeholder: "Message to the agent", "aria-label": "Message to the agent", onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && this.send(event) });
+		const composer = h("form.composer", { onsubmit: (event) => this.send(event) }, text, h("button.primary", "Send"));
+		const draft = { text, composer, unsent: newNotice() };
+		this.drafts.set(this.key, draft);
+		return draft;
 	}
 
 	async lookUp() {
@@ -109,8 +131,14 @@ export class Talk {
 			this.row = row;
 			this.paint();
 		} catch (refusal) {
-			if (key === this.key) this.tell(wordsOf(refusal), true);
+			if (key === this.key) tell(this.notice, wordsOf(refusal), true);
 		}
+	}
+
+	// Sessions that run, or run again: what was said about their end is over.
+	begun(keys) {
+		for (const key of keys) stopped.delete(key);
+		if (keys.includes(this.key)) tell(this.notice);
 	}
 
 	lookUpEnded() {
@@ -132,7 +160,7 @@ export class Talk {
 		const control = this.world.control();
 		setText(this.title, row ? titleOf(row) : this.key);
 		fill(this.state, row && stateOf(row));
-		fill(this.meta, row && [h("span", row.adapter), h("code", shortId(row)), row.model && h("span", row.model), folder(row.cwd), ageOf(row.last_activity_at ?? row.started_at, " ago")]);
+		fill(this.meta, row && [groupOf(row), h("span", row.adapter), h("code", shortId(row)), row.model && h("span", row.model), folder(row.cwd), ageOf(newest(row), " ago")]);
 		this.stop.hidden = !(control && row && isLive(row));
 		this.composer.hidden = !(control && row?.id && row.status !== "waiting");
 		this.waits.hidden = !(control && row?.status === "waiting");
@@ -158,11 +186,11 @@ export class Talk {
 	}
 
 	async readEarlier() {
-		const { key } = this;
-		this.earlier.disabled = true;
+		const { key, earlier } = this;
+		earlier.disabled = true;
 		try {
 			const page = await get("/api/talk", { id: key, n: 40, before: this.before });
-			if (key !== this.key) return;
+			if (earlier !== this.earlier) return;
 			const below = this.scroller.scrollHeight - this.scroller.scrollTop;
 			const box = h("div");
 			new Lines(box).append(page.lines);
@@ -170,9 +198,9 @@ export class Talk {
 			this.setEarlier(page.before, page.earlier);
 			this.scroller.scrollTop = this.scroller.scrollHeight - below;
 		} catch (refusal) {
-			setText(this.earlier, `Not read: ${wordsOf(refusal)}. Try again`);
+			setText(earlier, `Not read: ${wordsOf(refusal)}. Try again`);
 		}
-		this.earlier.disabled = false;
+		earlier.disabled = false;
 	}
 
 	get scroller() {
@@ -188,43 +216,43 @@ export class Talk {
 		this.scroller.scrollTop = this.scroller.scrollHeight;
 	}
 
-	tell(text, isBad, notice = this.notice) {
-		notice.hidden = !text;
-		notice.classList.toggle("bad", Boolean(isBad));
-		setText(notice, text);
-		notice.scrollIntoView({ block: "nearest" });
-	}
-
 	async send(event) {
 		event.preventDefault();
-		const text = this.text.value;
-		if (!text.trim() || this.isSending) return;
-		this.isSending = true;
+		// Another session may be shown when the answer comes.
+		const { key, text: field, unsent } = this;
+		const text = field.value;
+		if (!text.trim() || field.isSending) return;
+		if (text === field.perhapsSent && !(await isMeantAgain("Send"))) return;
+		field.isSending = true;
+		field.perhapsSent = null;
 		try {
-			await post("/api/send", { session: this.key, text });
-			this.text.value = "";
-			this.tell("", false, this.unsent);
+			await post("/api/send", { session: key, text });
+			if (field.value === text) field.value = "";
+			tell(unsent);
+			if (key === this.key) tell(this.notice);
 		} catch (refusal) {
-			this.tell(`Not sent: ${wordsOf(refusal)}`, true, this.unsent);
+			if (refusal.isUnclear) field.perhapsSent = text;
+			tell(unsent, failure(refusal, "sent"), true);
 		}
-		this.isSending = false;
+		field.isSending = false;
 	}
 
 	async end() {
 		const { row, key } = this;
+		const say = (...words) => key === this.key && tell(this.notice, ...words);
 		const text = `It ends ${row.adapter} ${shortId(row)} and every process that it has started: ${titleOf(row)}`;
 		if (await openDialog("Stop this session?", h("p", text), ["Cancel", "Stop"]) !== "Stop") return;
-		this.tell("Stopping…");
+		say("Stopping…");
 		stopped.add(key);
 		try {
 			const { failed, survivors } = await post("/api/stop", { id: key });
 			const left = survivors.length ? ` ${survivors.length} processes live on.` : "";
-			this.tell(failed.length ? `Not stopped: ${failed[0].message}` : `Stopped.${left}`, failed.length);
+			say(failed.length ? `Not stopped: ${failed[0].message}` : `Stopped.${left}`, failed.length);
 			if (failed.length) stopped.delete(key);
 			if (key === this.key) this.lookUp();
 		} catch (refusal) {
-			stopped.delete(key);
-			this.tell(`Not stopped: ${wordsOf(refusal)}`, true);
+			if (!refusal.isUnclear) stopped.delete(key);
+			say(failure(refusal, "stopped"), true);
 		}
 	}
 }

@@ -10,11 +10,15 @@ const counts = ({ added, removed }) => h("span", h("span.s-added", `+${added ?? 
 
 // Shows the answers to questions below each other, unless the person has gone on meanwhile.
 async function show(element, parts) {
-	const turn = (element.turn = {});
+	leave(element);
+	const turn = (element.turn = new AbortController());
 	fill(element, h("p.empty", "Reading…"));
-	const shown = await Promise.all(parts.map(([, path, values, paint]) => get(path, values).then(paint).catch((refusal) => note(wordsOf(refusal)))));
-	if (element.turn === turn) fill(element, parts.map(([title], index) => [h("h2", title), shown[index]]));
+	const shown = await Promise.all(parts.map(([, path, values, paint]) => get(path, values, turn.signal).then(paint).catch((refusal) => note(wordsOf(refusal)))));
+	if (!turn.signal.aborted) fill(element, parts.map(([title], index) => [h("h2", title), shown[index]]));
 }
+
+// Ends the questions whose answers are not shown any more.
+export const leave = (element) => element.turn?.abort();
 
 export function showChanges(element, id) {
 	show(element, [
@@ -23,10 +27,13 @@ export function showChanges(element, id) {
 	]);
 }
 
+// How the base is known, in the words of `agentctl diff`.
+const BASES = { given: "as given", worktree_ref: "the base of the worktree", run: "recorded by its run", reflog: "HEAD when the session started, by git’s reflog", head: "HEAD now: no source says where the work began" };
+
 function oneDiff(diff) {
 	const patch = typeof diff.patch === "string" ? diff.patch : diff.patch?.text;
 	return [
-		h("p.meta", folder(diff.directory), diff.branch && h("code", diff.branch), h("span", `since ${diff.base.slice(0, 10)} (${diff.base_from.replaceAll("_", " ")})`), counts(diff)),
+		h("p.meta", folder(diff.directory), diff.branch && h("code", diff.branch), h("span", `since ${diff.base.slice(0, 8)} (${BASES[diff.base_from] ?? diff.base_from})`), counts(diff)),
 		several("Other sessions worked in the same tree", diff.shared_with),
 		several("Submodules with changes of their own", diff.dirty_submodules),
 		diff.gaps.map(note),
@@ -51,8 +58,8 @@ function byFile(patch) {
 
 function recorded({ files, patches, commands, unanswered }) {
 	return [
-		commands > 0 && note(`${commands === 1 ? "1 shell command is" : `${commands} shell commands are`} not recorded with what they changed.`),
-		unanswered > 0 && note(`${unanswered === 1 ? "1 change has" : `${unanswered} changes have`} no result yet.`),
+		commands > 0 && note(commands === 1 ? "1 shell command left no record of what it changed." : `${commands} shell commands left no record of what they changed.`),
+		unanswered > 0 && note(unanswered === 1 ? "1 call has no result: it may have changed files." : `${unanswered} calls have no result: they may have changed files.`),
 		!files.length && h("p.empty", "No changed file is recorded."),
 		files.map((file) => h("details.file",
 			h("summary", h("bdi", file.path), ` ${file.kind} `, counts(file), { different: " changed since", gone: " gone now" }[file.now]),
@@ -78,6 +85,6 @@ function facts(row) {
 		if (typeof value === "object") return Object.entries(value).map(([key, one]) => (Array.isArray(value) ? one : `${key} ${one?.toLocaleString("en")}`)).join(", ");
 		return typeof value === "number" && name !== "pid" ? value.toLocaleString("en") : linked(String(value));
 	};
-	const known = FACTS.filter((name) => row[name] !== null && row[name] !== undefined && row[name].length !== 0);
+	const known = FACTS.filter((name) => (row[name] ?? "").length !== 0);
 	return h("dl", known.map((name) => [h("dt", NAMES[name] ?? name.replace(/_(at|seconds)$/, "").replaceAll("_", " ")), h("dd", { dir: "auto" }, shown(name, row[name]))]));
 }

@@ -131,7 +131,7 @@ pub(super) fn terminal(stage: &mut Stage) -> Result<(), Trouble> {
     let told = order(stage, &["wait", &id, "--for", "waiting"])?;
     stage.expect_that("0 for what it is", told.code == Some(0), told.all());
     let told = order(stage, &["resume", &id, "no"])?;
-    stage.expect_that("`resume` is refused", told.fails(5), told.all());
+    stage.expect_that("`resume` is refused", told.fails(10), told.all());
     let wait = stage.begin(&stage.home, &env(stage), &["wait", &id, "--for", "idle"], b"")?;
     tui.accept(stage)?;
     let told = wait.told()?;

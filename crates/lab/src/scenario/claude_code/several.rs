@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::headless::{running, stopped};
 use super::ways::{
-    answers, calls, conversation, end, env, id, lines, print_mode, print_with, resume, settle,
-    told, until_calling, until_written,
+    answers, end, env, id, lines, print_mode, print_with, resume, settle, told, until_calling,
+    until_subagent_called, until_written,
 };
 use crate::judge::Claim;
 use crate::process::{Held, command_line};
@@ -84,15 +84,7 @@ pub(super) fn subagent(stage: &mut Stage) -> Result<(), Trouble> {
     until_written(stage, &id, "the main turn's end", |lines| {
         lines.iter().any(|l| answers(l, "delegated"))
     })?;
-    let folder = conversation(&stage.home.join(".claude"), &id)
-        .map(|p| p.with_extension("").join("subagents"))
-        .ok_or("there is no conversation")?;
-    let child = stage.until("the subagent's call is on disk", || {
-        let files = std::fs::read_dir(&folder).ok()?.flatten().map(|f| f.path());
-        let file = files.filter(|f| f.extension().is_some_and(|e| e == "jsonl")).min()?;
-        lines(&file).iter().any(|l| calls(l, WORK)).then_some(())?;
-        Some(file.file_stem()?.to_str()?.strip_prefix("agent-")?.to_owned())
-    })?;
+    let child = until_subagent_called(stage, &id, WORK)?;
     let claim = Claim::of(&id, "running").because(Some("subagents")).served_by(&[agent.pid()]);
     stage.expect("the session", &claim)?;
     below(stage, "the subagent", &id, &child, "running")?;

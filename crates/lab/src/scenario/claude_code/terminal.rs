@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::headless::{running, stopped};
 use super::ways::{
     Tui, answers, id, lines, live_record, settle, told, unsettle, until_called, until_calling,
-    until_live, until_written,
+    until_live, until_subagent_called, until_written,
 };
 use crate::judge::Claim;
 use crate::scenario::alike::WORK;
@@ -148,6 +148,8 @@ pub(super) fn subagent_permission(stage: &mut Stage) -> Result<(), Trouble> {
         lines.iter().any(|l| l["subtype"] == "turn_duration")
     })?;
     tui.until_says(stage, "waiting", Some("permission prompt"))?;
+    // The live record says so before the subagent's own file holds the call.
+    until_subagent_called(stage, &id, "made-by-sub")?;
     let claim = Claim::of(&id, "waiting").because(Some("permission")).served_by(&[tui.pid()]);
     stage.expect("while it asks", &claim.about_what("touch made-by-sub"))
 }

@@ -292,6 +292,23 @@ pub(super) fn until_working(stage: &Stage, pid: u32, id: &str) -> Result<Held, T
     Ok(tool)
 }
 
+/// Waits until the file of a subagent holds a call, and returns the subagent's id.
+pub(super) fn until_subagent_called(
+    stage: &Stage,
+    id: &str,
+    what: &str,
+) -> Result<String, Trouble> {
+    let folder = conversation(&stage.home.join(".claude"), id)
+        .map(|p| p.with_extension("").join("subagents"))
+        .ok_or("there is no conversation")?;
+    stage.until("the subagent's call is on disk", || {
+        let files = std::fs::read_dir(&folder).ok()?.flatten().map(|f| f.path());
+        let file = files.filter(|f| f.extension().is_some_and(|e| e == "jsonl")).min()?;
+        lines(&file).iter().any(|l| calls(l, what)).then_some(())?;
+        Some(file.file_stem()?.to_str()?.strip_prefix("agent-")?.to_owned())
+    })
+}
+
 /// Waits until a call of a tool whose arguments contain this text is on disk.
 pub(super) fn until_called(stage: &Stage, id: &str, text: &str) -> Result<(), Trouble> {
     until_written(stage, id, "the tool's call", |lines| {

@@ -14,10 +14,10 @@ pub(super) fn starting(stage: &mut Stage) -> Result<(), Trouble> {
     settings(stage)?;
     let argv = ["opencode", "run", "--title", "begin", "beginning [[hang]]"];
     let started = stage.start(&cwd, &env(), &argv)?;
-    // Until its log names the session, it is not known whether the session in the database belongs to
-    // the process.
+    // Until its log names the session, it is not known whether the session in the database belongs to the process, and
+    // until the process has written its first line, it is not known whether the process has a session at all.
     alike::starting(stage, "beginning", || {
-        &[&[], &["running"], &["unknown"], &["running", "unknown"]]
+        &[&[], &["running"], &["unknown"], &["running", "unknown"], &["unknown", "unknown"]]
     })?;
     let id = query(&database(stage), "select id from session where title = ?1", "begin");
     let id = id.ok_or("no session")?;

@@ -207,7 +207,7 @@ pub(super) fn twice(stage: &mut Stage) -> Result<(), Trouble> {
     let second = open(stage, "a", &[], &["--session", &id])?;
     shows(stage, &second.terminal, "hello")?;
     let both = Claim::of(&id, "idle").served_by(&[first.native.pid, second.native.pid]);
-    stage.expect("both are in it", &both.hosted(false).noting("2 processes serve"))?;
+    stage.expect("both are in it", &both.hosted(false).noting("2 processes run this session"))?;
     let (code, _, stderr) = stage.ask(&["resume", &id, "third"])?;
     stage.expect_that("a third is refused", code == Some(5) || code == Some(1), stderr);
     Ok(())

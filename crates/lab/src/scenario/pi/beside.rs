@@ -141,8 +141,6 @@ pub(super) fn moved_events(stage: &mut Stage) -> Result<(), Trouble> {
 /// A terminal in its second turn, and after it.
 pub(super) fn in_terminal(stage: &mut Stage) -> Result<(), Trouble> {
     let (terminal, agent) = open(stage, &["pi"])?;
-    // At its first start Pi writes files of its own, and an immediate prompt looks like `pi -p`.
-    std::thread::park_timeout(std::time::Duration::from_millis(800));
     enter(stage, &terminal, "greet [[say:hello]]")?;
     let id = stage.until("it has a file", || ids(stage).pop())?;
     recorded(stage, &id, "\"hello\"")?;

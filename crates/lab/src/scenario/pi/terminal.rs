@@ -17,6 +17,8 @@ pub(super) fn open(stage: &mut Stage, argv: &[&str]) -> Result<(Terminal, Held),
         terminal.screen().ok().filter(|s| s.contains("fake-1")).map(drop)
     })?;
     let pid = stage.until("pi has its title", || standing(&cwd).first().copied())?;
+    // At its first start Pi writes files of its own, and an immediate prompt looks like `pi -p`.
+    std::thread::park_timeout(std::time::Duration::from_millis(800));
     Ok((terminal, Held::of(pid).map_err(|e| e.to_string())?))
 }
 
