@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::stage::{Stage, Trouble};
 
+/// Most looks at a session whose row keeps changing. The last one is compared all the same.
+const MOST_LOOKS: usize = 20;
+
 /// How one comparison came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -280,21 +283,32 @@ pub fn judge(stage: &Stage, moment: &str, claim: &Claim) -> Result<Check, Troubl
     let rests = claim.status == "idle" && claim.hosted == Some(true);
     look("list", &live, claim.is_live() && !rests);
     look("list -a", &all, true);
-    let (code, stdout, stderr) = stage.ask(&["status", &name, "--json"])?;
-    match serde_json::from_str::<Value>(&stdout) {
-        Ok(row) => {
-            look("status", std::slice::from_ref(&row), true);
-            if let Some(tokens) = &claim.tokens
-                && row["tokens"] != *tokens
-            {
-                wrong.push(format!("status: tokens are {tokens}, agentctl says {}", row["tokens"]));
-            }
-            let listed = all.iter().find(|row| fits(row));
-            if let Some(listed) = listed.filter(|listed| settled(listed) != settled(&row)) {
-                wrong.push(format!("list and status differ: {listed} / {row}"));
-            }
+    // An agent writes its records at any moment. `status` is compared with `list` only if the row was the same before
+    // and after it; each of these looks is compared with the claim.
+    let mut before = all.iter().find(fits).map(settled);
+    for looks_left in (0..MOST_LOOKS).rev() {
+        let (code, stdout, stderr) = stage.ask(&["status", &name, "--json"])?;
+        let Ok(row) = serde_json::from_str::<Value>(&stdout) else {
+            wrong.push(format!("status: exit {code:?}, no document: {stderr}"));
+            break;
+        };
+        look("status", std::slice::from_ref(&row), true);
+        let again = stage.rows(&["-a", "--since", "all"])?;
+        look("list -a", &again, true);
+        let after = again.iter().find(fits).map(settled);
+        if before != after && looks_left > 0 {
+            before = after;
+            continue;
         }
-        Err(error) => wrong.push(format!("status: exit {code:?}, {error}: {stderr}")),
+        if let Some(tokens) = &claim.tokens
+            && row["tokens"] != *tokens
+        {
+            wrong.push(format!("status: tokens are {tokens}, agentctl says {}", row["tokens"]));
+        }
+        if let Some(listed) = after.filter(|listed| *listed != settled(&row)) {
+            wrong.push(format!("list and status differ: {listed} / {row}"));
+        }
+        break;
     }
     wrong.extend(asks_differ(stage, &live, &fits)?);
     let (_, why, _) = stage.ask(&["why", &name])?;

@@ -4,9 +4,11 @@
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 use testkit::eventually;
@@ -18,6 +20,9 @@ use crate::telling::{Stream, rewrite};
 
 /// The most memory of its own, in kB.
 const MOST_KB: u64 = 2048;
+
+/// An asker that has not ended by then never will.
+const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// A posing agent that has asked, and its asker.
 struct Asked {
@@ -46,12 +51,12 @@ impl Asked {
             runtime.display(),
             path.display()
         );
+        // The asker of the agent before this one may not have ended yet.
+        let before = listening(&runtime);
         let orders = agent.child.stdin.as_mut().expect("piped");
         writeln!(orders, "{hook}").expect("told");
         let asker = eventually("the asker listens", || {
-            let sockets = std::fs::read_dir(runtime.join("asks")).ok()?.flatten();
-            let mut names = sockets.map(|socket| PathBuf::from(socket.file_name()));
-            names.find_map(|name| name.file_stem()?.to_str()?.parse().ok())
+            listening(&runtime).into_iter().find(|pid| !before.contains(pid))
         });
         let pid = Pid::from_raw(i32::try_from(asker).expect("a pid")).expect("a pid");
         Self { agent, asker, handle: pidfd_open(pid, PidfdFlags::empty()).expect("it lives") }
@@ -72,12 +77,13 @@ impl Asked {
     fn answered(self, home: &Home) -> Duration {
         let asks = ours(&home.path, &["asks", "-q"]).output().expect("started");
         let ask = String::from_utf8(asks.stdout).expect("an id").trim().to_owned();
-        let mut answer = None;
+        let mut answer = ours(&home.path, &["answer", &ask, "--allow"]);
+        let mut running = None;
         let took = self.until_gone(|_| {
-            let mut command = ours(&home.path, &["answer", &ask, "--allow"]);
-            answer = Some(Beside::start(command.stdout(std::process::Stdio::null())));
+            running = Some(answer.stderr(Stdio::piped()).spawn().expect("started"));
         });
-        drop(answer);
+        let told = running.expect("begun").wait_with_output().expect("ended");
+        assert!(told.status.success(), "`{ask}`: {}", String::from_utf8_lossy(&told.stderr));
         took
     }
 
@@ -85,9 +91,17 @@ impl Asked {
     fn until_gone(mut self, happens: impl FnOnce(&mut Beside)) -> Duration {
         let start = Instant::now();
         happens(&mut self.agent);
-        poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], None).expect("ended");
+        let ended = poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], Some(&PATIENCE));
+        assert_eq!(ended, Ok(1), "the asker {} did not end", self.asker);
         start.elapsed()
     }
+}
+
+/// Returns the pids of the askers that listen in this runtime folder.
+fn listening(runtime: &Path) -> Vec<u32> {
+    let sockets = std::fs::read_dir(runtime.join("asks")).into_iter().flatten().flatten();
+    let names = sockets.map(|socket| PathBuf::from(socket.file_name()));
+    names.filter_map(|name| name.file_stem()?.to_str()?.parse().ok()).collect()
 }
 
 impl Bench<'_> {

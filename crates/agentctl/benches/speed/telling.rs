@@ -5,11 +5,15 @@ use std::path::Path;
 use std::process::{ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::inotify;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Timespec, inotify};
 use serde_json::Value;
 
 use crate::measure::{Beside, ours};
 use crate::waiting::asleep;
+
+/// An event that has not come by then was missed. It is less than the minute after which everything is looked at anew.
+const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// A stream of events with a reader.
 pub(crate) struct Stream {
@@ -36,6 +40,11 @@ impl Stream {
     /// Reads until this event of that session, and returns it.
     pub(crate) fn until(&mut self, id: &str, kind: &str) -> Value {
         loop {
+            if self.lines.buffer().is_empty() {
+                let spoken =
+                    poll(&mut [PollFd::new(self.lines.get_ref(), PollFlags::IN)], Some(&PATIENCE));
+                assert_eq!(spoken, Ok(1), "no `{kind}` of {id}");
+            }
             let mut line = String::new();
             self.lines.read_line(&mut line).expect("it speaks");
             let event: Value = serde_json::from_str(&line).expect("an event");
