@@ -4,7 +4,7 @@
 default:
     @just --list
 
-# What every change must pass
+# Run everything that a change must pass
 check:
     ./check
 

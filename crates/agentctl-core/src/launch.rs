@@ -40,7 +40,7 @@ use crate::adapters::control::{Begin, Control, Order, Refusal, Start};
 use crate::fleet::{Adapters, Fleet};
 use crate::host::Host;
 use crate::kernel::{Cancellation, Spawn, Stdio};
-use crate::locks::{self, Holder};
+use crate::locks::{self, Holder, Occupancy};
 use crate::marks::{self, AGENT_ENV, LAUNCHED_BY, MARKER, SHIM};
 use crate::model::{Callback, Fault, ProcId, Target};
 use crate::native::private;
@@ -120,14 +120,7 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
         let why = "the message is too long to be found again in the session's record";
         return Err(Refusal::new(why, "put long text in a file and name the file").into());
     }
-    if let Some(most) = control.longest_prompt() {
-        let characters = String::from_utf8_lossy(&launch.prompt).chars().count();
-        if characters > most {
-            let why = format!("the prompt has {characters} characters; {agent} reads {most}");
-            let hint = "put long text in a file and name the file in the prompt";
-            return Err(Refusal::new(why, hint).into());
-        }
-    }
+    check_prompt(launch.adapter, &launch.prompt)?;
     if let Some(from) = &launch.from {
         in_known_home(fleet, from)?;
     }
@@ -198,6 +191,18 @@ pub fn launch(fleet: &Fleet, mut launch: LaunchOrder) -> Result<StartedLaunch, L
     }
 }
 
+/// Checks that the agent reads all of a prompt.
+pub(crate) fn check_prompt(adapter: &dyn Adapter, prompt: &[u8]) -> Result<(), LaunchError> {
+    let Some(most) = adapter.control().and_then(Control::longest_prompt) else { return Ok(()) };
+    let characters = String::from_utf8_lossy(prompt).chars().count();
+    if characters <= most {
+        return Ok(());
+    }
+    let why = format!("the prompt has {characters} characters; {} reads {most}", adapter.name());
+    let hint = "put long text in a file and name the file in the prompt";
+    Err(Refusal::new(why, hint).into())
+}
+
 /// Takes the locks of a launch: that of its directory, and for a resume also the one that serializes all
 /// resumes.
 fn enter(host: &Host, launch: &LaunchOrder) -> Result<Vec<OwnedFd>, LaunchError> {
@@ -261,12 +266,26 @@ fn check(fleet: &Fleet, launch: &LaunchOrder) -> Result<(Vec<Holder>, Vec<Fault>
     if launch.force {
         return Ok((Vec::new(), Vec::new()));
     }
-    let directory = launch.order.cwd.clone();
-    let mut found = locks::occupancy(fleet, &directory);
+    let directory = &launch.order.cwd;
+    let mut found = locks::occupancy(fleet, directory);
     if let Begin::Fork(from) = &launch.order.begin {
         // A fork of a running session is meant to work beside it.
         found.holders.retain(|h| h.session.as_ref() != Some(from));
     }
+    check_occupancy(directory, found)
+}
+
+/// Checks that the directory was free at this moment. A launch checks again under the directory's lock.
+pub(crate) fn check_free(fleet: &Fleet, directory: &Path) -> Result<(), LaunchError> {
+    check_occupancy(directory, locks::occupancy(fleet, directory)).map(drop)
+}
+
+/// Returns the occupants that do not prevent a launch, and the faults.
+fn check_occupancy(
+    directory: &Path,
+    found: Occupancy,
+) -> Result<(Vec<Holder>, Vec<Fault>), LaunchError> {
+    let directory = directory.to_owned();
     if !found.holders.is_empty() {
         return Err(LaunchError::Held { directory, holders: found.holders });
     }

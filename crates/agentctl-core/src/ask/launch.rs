@@ -1,6 +1,7 @@
 //! The orders `launch` and `resume`: start a session, find the session that began, and run its hook.
 
 mod as_before;
+mod checks;
 mod request;
 mod sentence;
 mod worktree;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::checks::hooks_in_force;
+pub(super) use self::checks::{check_choices, check_hooks};
 pub use self::request::{
     LaunchDefaults, LaunchHooks, LaunchOptions, LaunchRequest, LaunchSubject, TextOrBytes,
 };
@@ -19,17 +22,17 @@ use super::FuseOrderError;
 use super::names::{LaunchWords, WordRefusal};
 use super::resume::{Continuation, NotContinued};
 use super::{Fleet, WaitTarget};
-use crate::adapters::answering::Answering;
-use crate::adapters::control::{Begin, Order, Permissions, Refusal};
+use crate::adapters::control::{Begin, Order, Refusal};
 use crate::adapters::{Adapter, RootPlace};
 use crate::hooks::{self, Facts};
 use crate::host::Host;
 use crate::kernel::{Cancellation, OpenOrder};
 use crate::launch::context::ContextError;
 use crate::launch::slots::SlotsError;
-use crate::launch::{LaunchError, LaunchOrder, StartedLaunch, check_brakes, launch};
+use crate::launch::{LaunchError, LaunchOrder, StartedLaunch, check_brakes, check_prompt, launch};
 use crate::locks::Holder;
 use crate::model::{Fault, InternedName, SCHEMA_VERSION, Session, Target, word};
+use crate::names::NameReservation;
 use crate::resolve::resolve;
 use crate::runs::{Attendance, HookMoment, Runs};
 use crate::transcript::Transcript;
@@ -191,10 +194,26 @@ struct Work {
     base: Option<String>,
     /// The prompt with its context.
     prompt: Vec<u8>,
-    /// The options of the request, with those of the last run.
+    /// The options of the request, with those of the last run. They have been checked.
     options: LaunchOptions,
+    /// The name and the group. The name is reserved.
+    words: LaunchWords,
     /// Calls the launch off, if it has a worktree.
     cancellation: Option<Cancellation>,
+}
+
+/// A launch that nothing refuses so far.
+struct ReadyLaunch {
+    beginning: Continuation,
+    /// The options of the request, with those of the last run.
+    options: LaunchOptions,
+    words: LaunchWords,
+    /// Keeps the name from other launches.
+    reserved: Option<NameReservation>,
+    /// The prompt with its context.
+    prompt: Vec<u8>,
+    /// The sources that could not be asked.
+    faults: Vec<Fault>,
 }
 
 /// A session that began or goes on.
@@ -209,67 +228,6 @@ pub(super) struct StartedSession {
 /// concerns them.
 pub(super) fn is_remote(adapter: &dyn Adapter) -> bool {
     adapter.control().is_some_and(|control| control.remote().is_some())
-}
-
-/// Checks that the agent can ask a human, and can stay after its turn, if the order wants that.
-pub(super) fn check_answering(
-    adapter: &dyn Adapter,
-    options: &LaunchOptions,
-    defaults: &LaunchDefaults,
-) -> Result<(), NotStarted> {
-    const UNKNOWN: &str = "no way to do it is known";
-    let abilities = adapter.answering().map(Answering::abilities);
-    let no_ask = abilities.map_or(Some(UNKNOWN), |abilities| abilities.no_ask);
-    let no_keep = abilities.map_or(Some(UNKNOWN), |abilities| abilities.no_keep);
-    let refused = |flag: &str, why: &str| {
-        let message = format!("{} cannot be launched with {flag}: {why}", adapter.name());
-        let hint =
-            format!("leave {flag} out; `agentctl adapters -o wide` shows which agents take it");
-        Err(NotStarted::CannotAskOrStay(Refusal::new(message, hint)))
-    };
-    let limit = options.ask_ms.map(Duration::from_millis).filter(|limit| *limit != defaults.ask);
-    if limit.is_some() && adapter.answering().is_some_and(|answering| !answering.limits_asks()) {
-        return Err(NotStarted::AskLimit(adapter.name()));
-    }
-    match (no_ask.filter(|_| options.ask_ms.is_some()), no_keep) {
-        (Some(why), _) => refused("--ask", why),
-        (None, Some(why)) if options.keep => refused("--keep", why),
-        (None, _) if options.ask_ms.is_some() && !options.keep => {
-            check_permissions_to_ask(options.permissions.unwrap_or(defaults.permissions))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Checks that the model is no option of the agent, which would widen what it may do.
-pub(super) fn check_model(
-    model: Option<&String>,
-    defaults: &LaunchDefaults,
-) -> Result<(), NotStarted> {
-    match model.or(defaults.model.as_ref()) {
-        Some(model) if model.starts_with('-') => Err(NotStarted::ModelIsOption(model.clone())),
-        _ => Ok(()),
-    }
-}
-
-/// Checks that an agent that is to ask has something to ask for.
-fn check_permissions_to_ask(permissions: Permissions) -> Result<(), NotStarted> {
-    if permissions != Permissions::Bypass {
-        return Ok(());
-    }
-    let why = "nothing is asked with --permissions bypass, so --ask has no meaning";
-    Err(NotStarted::CannotAskOrStay(Refusal::new(why, "leave one of the two out")))
-}
-
-/// Checks that the programs of hooks are there.
-pub(super) fn check_hooks(host: &Host, hooks: &LaunchHooks) -> Result<(), NotStarted> {
-    let programs =
-        [(HookMoment::Create, &hooks.on_create), (HookMoment::Complete, &hooks.on_complete)];
-    for (moment, hook) in programs {
-        let Some(hook) = hook else { continue };
-        hooks::check(host, hook).map_err(|why| NotStarted::Hook { moment, why })?;
-    }
-    Ok(())
 }
 
 impl Fleet {
@@ -294,39 +252,8 @@ impl Fleet {
         defaults: &LaunchDefaults,
         tell: &mut dyn FnMut(LaunchNews<'_>),
     ) -> Result<LaunchDocument, NotStarted> {
-        let mut faults = Vec::new();
-        let mut beginning = match &request.subject {
-            LaunchSubject::New { adapter } => {
-                self.beginning(adapter.as_deref(), request.cwd.clone(), defaults, tell)?
-            }
-            LaunchSubject::Resume { .. } | LaunchSubject::Fork { .. }
-                if request.worktree.is_some() =>
-            {
-                return Err(NotStarted::WorktreeOfContinued);
-            }
-            LaunchSubject::Resume { session } | LaunchSubject::Fork { session } => {
-                let fork = matches!(request.subject, LaunchSubject::Fork { .. });
-                let found = self.continuation(session, request.cwd.clone(), fork, &mut |fault| {
-                    tell(LaunchNews::Fault(fault));
-                    faults.push(fault.clone());
-                });
-                found.map_err(|why| NotStarted::NotContinued { text: session.clone(), why })?
-            }
-        };
-        let hooks = &request.options.hooks;
-        if is_remote(beginning.adapter) && hooks.is_empty() && !defaults.hooks.is_empty() {
-            tell(LaunchNews::HooksNotRun);
-        }
-        if request.worktree.is_some() && is_remote(beginning.adapter) {
-            return Err(NotStarted::DirectoryOnServer(beginning.adapter.name()));
-        }
-        if request.worktree.is_some() {
-            // Before a worktree is made.
-            check_brakes(self, 1).map_err(NotStarted::Failed)?;
-        }
-        let context = request.context.read(&self.host, &beginning.cwd);
-        let context = context.map_err(NotStarted::Context)?;
-        let prompt = context.before(&request.prompt.clone().into_bytes());
+        let ReadyLaunch { mut beginning, options, words, reserved, prompt, faults } =
+            self.ready_launch(request, defaults, tell)?;
         // Open from before the worktree is made until the agent has told its id: a signal in between calls it off.
         let (made, mut open) = match made {
             Some((made, open)) => {
@@ -342,18 +269,15 @@ impl Fleet {
             tell(LaunchNews::Made(made));
         }
         let base = made.as_ref().map(|made| made.base.clone());
-        let (options, again) = self.options_as_before(&beginning, request, defaults);
-        if again != Attendance::default() {
-            tell(LaunchNews::AsBefore(&again));
-        }
         let keep_idle_ms = options.keep_idle_ms;
         if keep_idle_ms.is_some() {
             // An agent that nothing ends must not be left behind between its start and its fuse.
             open = open.or_else(|| Some(self.cancellation.open()));
         }
         let cancellation = open.as_ref().map(|_| self.cancellation.clone());
-        let work = Work { base, prompt, options, cancellation };
-        let started = self.start(beginning, work, request, defaults);
+        let work = Work { base, prompt, options, words, cancellation };
+        let started = self.start(beginning, work, defaults);
+        drop(reserved);
         let mut started = started.inspect_err(|_| {
             if let Some(made) = &made {
                 self.undo_worktree(made, tell);
@@ -393,6 +317,60 @@ impl Fleet {
             }
         }
         Ok(document)
+    }
+
+    /// Checks everything that can refuse a launch before its worktree is made, and puts the prompt together.
+    fn ready_launch(
+        &self,
+        request: &LaunchRequest,
+        defaults: &LaunchDefaults,
+        tell: &mut dyn FnMut(LaunchNews<'_>),
+    ) -> Result<ReadyLaunch, NotStarted> {
+        let mut faults = Vec::new();
+        let beginning = match &request.subject {
+            LaunchSubject::New { adapter } => {
+                self.beginning(adapter.as_deref(), request.cwd.clone(), defaults, tell)?
+            }
+            LaunchSubject::Resume { .. } | LaunchSubject::Fork { .. }
+                if request.worktree.is_some() =>
+            {
+                return Err(NotStarted::WorktreeOfContinued);
+            }
+            LaunchSubject::Resume { session } | LaunchSubject::Fork { session } => {
+                let fork = matches!(request.subject, LaunchSubject::Fork { .. });
+                let found = self.continuation(session, request.cwd.clone(), fork, &mut |fault| {
+                    tell(LaunchNews::Fault(fault));
+                    faults.push(fault.clone());
+                });
+                found.map_err(|why| NotStarted::NotContinued { text: session.clone(), why })?
+            }
+        };
+        let hooks = &request.options.hooks;
+        if is_remote(beginning.adapter) && hooks.is_empty() && !defaults.hooks.is_empty() {
+            tell(LaunchNews::HooksNotRun);
+        }
+        if request.worktree.is_some() && is_remote(beginning.adapter) {
+            return Err(NotStarted::DirectoryOnServer(beginning.adapter.name()));
+        }
+        if request.worktree.is_some() {
+            // Before a worktree is made.
+            check_brakes(self, 1).map_err(NotStarted::Failed)?;
+        }
+        let (options, again) = self.options_as_before(&beginning, request, defaults);
+        let words = LaunchWords { name: request.name.clone(), group: options.group.clone() };
+        let reserved = self.check_words(&words).map_err(NotStarted::Words)?;
+        check_choices(&self.host, beginning.adapter, &options, defaults)?;
+        if again != Attendance::default() {
+            tell(LaunchNews::AsBefore(&again));
+        }
+        let context = request.context.read(&self.host, &beginning.cwd);
+        let context = context.map_err(NotStarted::Context)?;
+        let prompt = context.before(&request.prompt.clone().into_bytes());
+        check_prompt(beginning.adapter, &prompt).map_err(NotStarted::Failed)?;
+        if request.worktree.is_some() {
+            self.check_start(&beginning, &options, defaults)?;
+        }
+        Ok(ReadyLaunch { beginning, options, words, reserved, prompt, faults })
     }
 
     /// Returns the beginning of a new session: with the agent that was named, else the configured one, else
@@ -439,25 +417,29 @@ impl Fleet {
         self.adapters.iter().copied().find(installed)
     }
 
+    /// Checks that the agent can be started, for example that it is installed. The directory need not be the one that
+    /// the agent will work in.
+    fn check_start(
+        &self,
+        beginning: &Continuation,
+        options: &LaunchOptions,
+        defaults: &LaunchDefaults,
+    ) -> Result<(), NotStarted> {
+        let Some(control) = beginning.adapter.control() else { return Ok(()) };
+        let order = new_order(options, defaults, &beginning.cwd);
+        let start = control.start(&self.host, &order);
+        start.map(drop).map_err(|refusal| NotStarted::Failed(refusal.into()))
+    }
+
     /// Starts or continues a session, and returns once the agent has told the session's real id.
     fn start(
         &self,
         Continuation { adapter, begin, cwd, from, .. }: Continuation,
-        Work { base, prompt, options, cancellation }: Work,
-        request: &LaunchRequest,
+        Work { base, prompt, options, words, cancellation }: Work,
         defaults: &LaunchDefaults,
     ) -> Result<StartedSession, NotStarted> {
         let (host, remote) = (&self.host, is_remote(adapter));
-        let words = LaunchWords { name: request.name.clone(), group: options.group.clone() };
-        let _reserved = self.check_words(&words).map_err(NotStarted::Words)?;
-        if remote && !options.hooks.is_empty() {
-            return Err(NotStarted::HookOnServer(adapter.name()));
-        }
-        check_answering(adapter, &options, defaults)?;
-        check_model(options.model.as_ref(), defaults)?;
-        let hooks = options.hooks.clone();
-        let hooks = if remote { hooks } else { hooks.or(&defaults.hooks) };
-        check_hooks(host, &hooks)?;
+        let hooks = hooks_in_force(adapter, &options, defaults);
         // A session that goes on in its server keeps its model and permissions: the defaults are for
         // sessions that begin.
         let goes_on = remote && matches!(begin, Begin::Resume(_));
@@ -466,7 +448,7 @@ impl Fleet {
             adapter,
             order: Order {
                 begin,
-                name: request.name.clone(),
+                name: words.name.clone(),
                 root: from.as_ref().map(|target| RootPlace::of_label(&target.root)),
                 ..new_order(&options, usual, &cwd)
             },

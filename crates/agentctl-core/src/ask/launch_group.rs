@@ -285,7 +285,7 @@ impl ReadySlot {
         LaunchedSlot {
             slot: self.number,
             adapter: self.adapter.name(),
-            model: self.model.clone(),
+            model: self.options.model.clone(),
             branch: Some(made.branch.clone()),
             worktree: Some(made.path.clone()),
             session: None,

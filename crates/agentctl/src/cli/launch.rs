@@ -106,7 +106,11 @@ pub(super) fn cmd_launch(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs) -> 
         ));
     }
     let words = Words::of(ui, loaded, &mut args)?;
-    if args.slots.dry_run || args.slots.is_group(words.adapter.is_some()) {
+    let is_group = args.slots.is_group(words.adapter.is_some());
+    if !is_group {
+        args.slots.check_one()?;
+    }
+    if args.slots.dry_run || is_group {
         return several(ui, loaded, args, words);
     }
     let Words { adapter, prompt, context } = words;
@@ -152,7 +156,8 @@ fn several(ui: &mut Ui, loaded: &Loaded, mut args: LaunchArgs, words: Words) -> 
             (false, Some(WorktreeRequest { name: Some(name), .. })) => PlanPlace::Named(name),
             _ => PlanPlace::Worktrees,
         };
-        return group::dry_run(ui, loaded, (&request, &origins), &place);
+        let agent = (args.name.as_deref(), &place);
+        return group::dry_run(ui, loaded, (&request, &origins), agent);
     }
     group::start(ui, loaded, (request, &origins), after)
 }

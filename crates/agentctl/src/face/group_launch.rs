@@ -34,11 +34,9 @@ pub fn slot_failure(
 /// Says why a group was not launched. A value of the matrix file is named with its file, line and key.
 #[must_use]
 pub fn group_not_started(fleet: &Fleet, origins: &MatrixOrigins, why: NotStarted) -> Failure {
-    let place = match &why {
-        NotStarted::InSlot { why, .. } => match why.as_ref() {
-            NotStarted::NoAdapter(NoAdapter::Unknown(name)) => origins.place_of(&["adapter"], name),
-            _ => None,
-        },
+    let reason = if let NotStarted::InSlot { why, .. } = &why { why.as_ref() } else { &why };
+    let place = match reason {
+        NotStarted::NoAdapter(NoAdapter::Unknown(name)) => origins.place_of(&["adapter"], name),
         NotStarted::Worktree(error) => match error.as_ref() {
             MakeError::NoSuchBase { revision, .. } => {
                 origins.place_of(&["base", "base_branch"], revision)

@@ -81,3 +81,56 @@ fn a_dry_run_sees_a_branch_that_has_the_prefix_as_its_name() {
         assert_refused(&home, &shop, &["--worktree=x"], 5);
     });
 }
+
+#[test]
+fn a_launch_that_is_refused_makes_no_worktree_and_runs_no_setup() {
+    sandboxed(|| {
+        let home = home();
+        let shop = shop(&home);
+        let ran = home.at("setup-ran");
+        let setup = format!("[worktree]\nsetup = [\"touch\", {:?}]\n", ran.display().to_string());
+        home.write(".config/agentctl/config.toml", &setup);
+        let named =
+            launch(&home, &["demo", "-p", "x [[hang]]", "--name", "taken", "--worktree=first"]);
+        assert_eq!(named.code, Some(0), "{}", named.stderr);
+        std::fs::remove_file(&ran).expect("setup runs for a launch that is not refused");
+        let cases: [(&[&str], i32); 5] = [
+            (&["--worktree=x", "--permissions", "bypass", "--ask"], 5),
+            (&["--worktree=x", "--name", "taken"], 5),
+            (&["--worktree=x", "--model=-x"], 2),
+            (&["--worktree=x", "--on-complete", "/no/such"], 1),
+            (&["--times", "2", "--permissions", "bypass", "--ask"], 5),
+        ];
+        for (args, code) in cases {
+            assert_refused(&home, &shop, args, code);
+        }
+        // One slot of two is refused: neither is launched.
+        let slots = ["--permissions", "bypass", "--adapter", "demo", "--ask", "--group", "g"];
+        let args = [&["--adapter", "demo"], &slots[..], &["-p", "x"]].concat();
+        for more in [&[][..], &["--dry-run"]] {
+            let refused = launch(&home, &[&args[..], more].concat());
+            assert_eq!(
+                (refused.code, refused.stdout.as_str()),
+                (Some(5), ""),
+                "{}",
+                refused.stderr
+            );
+            assert!(refused.stderr.contains("slot 0"), "{}", refused.stderr);
+        }
+        assert_eq!(crate::launch_group::branches(&shop), ["agentctl/first"]);
+        assert!(!ran.exists());
+    });
+}
+
+#[test]
+fn a_dry_run_sees_that_the_directory_is_occupied() {
+    sandboxed(|| {
+        let home = home();
+        let shop = shop(&home);
+        let first = launch(&home, &["demo", "-p", "x [[hang]]"]);
+        assert_eq!(first.code, Some(0), "{}", first.stderr);
+        assert_refused(&home, &shop, &[], 5);
+        let forced = launch(&home, &["demo", "-p", "x", "--force", "--dry-run"]);
+        assert_eq!(forced.code, Some(0), "{}", forced.stderr);
+    });
+}

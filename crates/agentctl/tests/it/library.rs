@@ -101,7 +101,7 @@ fn a_group_is_planned_and_launched_from_a_request_that_was_sent() {
         let request: GroupLaunchRequest = serde_json::from_value(request).expect("a request");
         assert_eq!(through_json(&request), request);
         let defaults = LaunchDefaults::default();
-        let plan = fleet.plan_launch(&request, &PlanPlace::Worktrees, &defaults);
+        let plan = fleet.plan_launch(&request, None, &PlanPlace::Worktrees, &defaults);
         let plan = through_json(&plan.expect("a plan"));
         let mut started = Vec::new();
         let launched = fleet.launch_group(&request, &defaults, &mut |news| {

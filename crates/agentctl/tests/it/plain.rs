@@ -44,7 +44,8 @@ fn no_sentence_of_a_document_begins_with_a_pronoun() {
         found.extend(sentences.iter().map(|(line, words)| format!("{name}:{line}: {words} …")));
     }
     assert!(found.is_empty(), "name the object, not a pronoun:\n{}", found.join("\n"));
-    let planted = "# Where it is\n\nTrue. What is\nleft. Who?\n\n| what it is | Nobody knows. |\n";
+    let planted =
+        "# Where it is\n\n`True`. What is\nleft. Who?\n\n| what it is | Nobody knows. |\n";
     let planted: Vec<usize> =
         document_sentences_with_pronoun(planted).iter().map(|(line, _)| *line).collect();
     assert_eq!(planted, [3, 6], "headings, questions and fragments are left out");
@@ -57,7 +58,7 @@ fn document_sentences_with_pronoun(text: &str) -> Vec<(usize, String)> {
     let mut pending: Option<(usize, String)> = None;
     for (at, line) in text.lines().enumerate() {
         code ^= line.starts_with("```");
-        if code || line.starts_with(['#', '`']) || line.is_empty() {
+        if code || line.starts_with('#') || line.starts_with("```") || line.is_empty() {
             found.extend(pending.take());
             begins = true;
             continue;

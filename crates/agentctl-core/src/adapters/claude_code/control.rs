@@ -209,10 +209,6 @@ fn asking(host: &Host, order: &Order) -> Result<Vec<String>, Refusal> {
         ]));
     }
     let Some(span) = order.ask else { return Ok(Vec::new()) };
-    if order.permissions == Permissions::Bypass {
-        let why = "nothing is asked with --permissions bypass, so --ask has no meaning";
-        return Err(Refusal::new(why, "leave one of the two out"));
-    }
     if order.extra.iter().any(|arg| arg.to_string_lossy().starts_with("--settings")) {
         let why = "Claude Code reads only one --settings, and --ask needs it";
         return Err(Refusal::new(why, "put your own settings into .claude/settings.local.json"));

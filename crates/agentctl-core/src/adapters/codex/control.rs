@@ -41,7 +41,7 @@ impl Control for Codex {
             )
         })?;
         if order.is_attended() {
-            return start_server(host, order, program);
+            return Ok(start_server(host, order, program));
         }
         let mut args: Vec<OsString> = ["exec", "--json"].map(Into::into).to_vec();
         let mut say = |words: &[&str]| args.extend(words.iter().map(Into::into));
@@ -169,11 +169,7 @@ impl Control for Codex {
 }
 
 /// Returns the command of a server for one run: its socket has a name of its own.
-fn start_server(host: &Host, order: &Order, program: PathBuf) -> Result<Start, Refusal> {
-    if order.permissions == Permissions::Bypass && !order.keep {
-        let why = "with `--permissions bypass` nothing is asked, so --ask has no effect";
-        return Err(Refusal::new(why, "leave one of the two out"));
-    }
+fn start_server(host: &Host, order: &Order, program: PathBuf) -> Start {
     let name = uuid::Uuid::new_v4().simple().to_string();
     let socket = host.runtime().join(format!("{}.sock", &name[..12]));
     let mut args = super::private_server::arguments(&socket);
@@ -183,7 +179,7 @@ fn start_server(host: &Host, order: &Order, program: PathBuf) -> Result<Start, R
         Begin::New | Begin::Fork(_) => None,
     };
     let set = moved_home(host, order);
-    Ok(Start {
+    Start {
         program,
         args,
         set,
@@ -191,7 +187,7 @@ fn start_server(host: &Host, order: &Order, program: PathBuf) -> Result<Start, R
         id,
         keeps_name: false,
         stdin: StartStdin::Prompt,
-    })
+    }
 }
 
 /// Returns the variable that makes Codex continue a thread of another home there.

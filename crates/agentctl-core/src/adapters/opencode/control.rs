@@ -165,10 +165,6 @@ impl Control for OpenCode {
 
 /// Returns the command of a server for one run.
 fn start_server(host: &Host, order: &Order, program: std::path::PathBuf) -> Result<Start, Refusal> {
-    if order.permissions == Permissions::Bypass && !order.keep {
-        let why = "with `--permissions bypass` nothing is asked, so --ask has no effect";
-        return Err(Refusal::new(why, "leave one of the two out"));
-    }
     let id = match &order.begin {
         Begin::New => None,
         Begin::Resume(id) => {

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::launch::{LaunchDefaults, NotStarted, TextOrBytes, new_order};
+use super::super::launch::{LaunchDefaults, NotStarted, TextOrBytes, is_remote, new_order};
+use super::super::names::LaunchWords;
 use super::ready::{ReadyGroup, ReadySlot};
 use super::{Fleet, GroupLaunchRequest, make_order};
 use crate::adapters::control::Permissions;
-use crate::launch::LaunchError;
+use crate::launch::{LaunchError, check_free};
 use crate::model::{InternedName, SCHEMA_VERSION, word};
 use crate::worktrees::make;
 
@@ -69,14 +70,22 @@ pub struct PlannedSlot {
 }
 
 impl Fleet {
-    /// Returns what a launch would do.
+    /// Returns what a launch would do, or refuses what the launch would refuse. Only the launch of one agent has a name.
     pub fn plan_launch(
         &self,
         request: &GroupLaunchRequest,
+        name: Option<&str>,
         place: &PlanPlace,
         defaults: &LaunchDefaults,
     ) -> Result<LaunchPlan, NotStarted> {
+        let words = LaunchWords { name: name.map(str::to_owned), group: None };
+        let _reserved = self.check_words(&words).map_err(NotStarted::Words)?;
         let ready = self.ready_group(request, place, defaults)?;
+        let is_here = *place == PlanPlace::Directory
+            && ready.slots.iter().any(|slot| !is_remote(slot.adapter));
+        if is_here && !request.options.force {
+            check_free(self, &ready.cwd).map_err(NotStarted::Failed)?;
+        }
         let parent = match place {
             PlanPlace::Directory => None,
             PlanPlace::Worktrees | PlanPlace::Named(_) => {
@@ -87,7 +96,7 @@ impl Fleet {
         };
         let rows = ready.slots.iter().map(|slot| {
             let place = parent.as_ref().and_then(|places| places.get(slot.number));
-            self.planned(slot, &ready, (request, defaults), place)
+            self.planned(slot, &ready, defaults, place)
         });
         let slots = rows.collect();
         let group = match place {
@@ -102,11 +111,11 @@ impl Fleet {
         &self,
         slot: &ReadySlot,
         ready: &ReadyGroup,
-        (request, defaults): (&GroupLaunchRequest, &LaunchDefaults),
+        defaults: &LaunchDefaults,
         place: Option<&(String, PathBuf)>,
     ) -> PlannedSlot {
         let cwd = place.map_or(ready.cwd.as_path(), |(_, path)| path);
-        let command = self.command(slot, cwd, (request, defaults));
+        let command = self.command(slot, cwd, defaults);
         let (argv, error) = match command {
             Ok(argv) => (argv, None),
             Err(error) => (None, Some(error.to_string())),
@@ -114,13 +123,13 @@ impl Fleet {
         PlannedSlot {
             slot: slot.number,
             adapter: slot.adapter.name(),
-            model: slot.model.clone().or_else(|| defaults.model.clone()),
-            permissions: slot.permissions.unwrap_or(defaults.permissions),
+            model: slot.options.model.clone().or_else(|| defaults.model.clone()),
+            permissions: slot.options.permissions.unwrap_or(defaults.permissions),
             branch: place.map(|(branch, _)| branch.clone()),
             worktree: place.map(|(_, path)| path.clone()),
             cwd: ready.cwd.clone(),
             argv,
-            env: slot.env.iter().map(|(name, _)| name.clone()).collect(),
+            env: slot.options.env.iter().map(|(name, _)| name.clone()).collect(),
             prompt: slot.prompt.clone().into(),
             error,
         }
@@ -131,16 +140,13 @@ impl Fleet {
         &self,
         slot: &ReadySlot,
         cwd: &Path,
-        (request, defaults): (&GroupLaunchRequest, &LaunchDefaults),
+        defaults: &LaunchDefaults,
     ) -> Result<Option<Vec<String>>, LaunchError> {
         let Some(control) = slot.adapter.control().filter(|control| control.remote().is_none())
         else {
             return Ok(None);
         };
-        let mut options = request.options.clone();
-        options.model.clone_from(&slot.model);
-        options.permissions = slot.permissions;
-        let start = control.start(&self.host, &new_order(&options, defaults, cwd))?;
+        let start = control.start(&self.host, &new_order(&slot.options, defaults, cwd))?;
         let program = start.program.to_string_lossy().into_owned();
         let args = start.args.iter().map(|arg| arg.to_string_lossy().into_owned());
         Ok(Some(std::iter::once(program).chain(args).collect()))

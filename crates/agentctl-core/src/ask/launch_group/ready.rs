@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 
 use super::super::launch::{
-    LaunchDefaults, LaunchRequest, LaunchSubject, NotStarted, TextOrBytes, check_answering,
-    check_hooks, check_model, is_remote,
+    LaunchDefaults, LaunchOptions, LaunchRequest, LaunchSubject, NotStarted, TextOrBytes,
+    check_choices, check_hooks, is_remote,
 };
 use super::super::names::LaunchWords;
 use super::{Fleet, GroupLaunchRequest, PlanPlace, absolute};
 use crate::adapters::Adapter;
-use crate::adapters::control::Permissions;
 use crate::launch::context::PromptContext;
 use crate::launch::slots::{SlotRequest, repeated, worktree_names};
-use crate::launch::{check_brakes, directory};
+use crate::launch::{check_brakes, check_prompt, directory};
 use crate::worktrees::{Made, Wanted, new_group};
 
 /// A group launch that can begin.
@@ -26,9 +25,8 @@ pub(super) struct ReadyGroup {
 pub(super) struct ReadySlot {
     pub number: usize,
     pub adapter: &'static dyn Adapter,
-    pub model: Option<String>,
-    pub permissions: Option<Permissions>,
-    pub env: Vec<(String, String)>,
+    /// The options of the request, with those of the slot.
+    pub options: LaunchOptions,
     /// The prompt with its context.
     pub prompt: Vec<u8>,
     /// The name of its worktree.
@@ -50,13 +48,15 @@ impl Fleet {
         let group = request.options.group.clone().unwrap_or_else(new_group);
         let words = LaunchWords { name: None, group: Some(group.clone()) };
         self.check_words(&words).map_err(NotStarted::Words)?;
-        check_hooks(&self.host, &request.options.hooks.or(&defaults.hooks))?;
+        if *place != PlanPlace::Directory {
+            check_hooks(&self.host, &request.options.hooks.or(&defaults.hooks))?;
+        }
         let cwd = absolute(self, request.cwd.as_deref());
         let cwd = directory(&cwd).map_err(NotStarted::Failed)?;
         let mut adapters = Vec::new();
         for (number, slot) in slots.iter().enumerate() {
-            let in_slot = |why| NotStarted::InSlot { slot: number, why: Box::new(why) };
-            adapters.push(self.adapter_of(slot, (request, place), defaults).map_err(in_slot)?);
+            let adapter = self.adapter_of(slot, (request, place), defaults);
+            adapters.push(adapter.map_err(|why| in_slot(number, slots.len(), why))?);
         }
         let named: Vec<(&str, &SlotRequest)> =
             adapters.iter().zip(&slots).map(|(adapter, slot)| (adapter.name(), slot)).collect();
@@ -66,18 +66,17 @@ impl Fleet {
         };
         let prompts = prompts(&slots, request)?;
         let context = request.context.read(&self.host, &cwd).map_err(NotStarted::Context)?;
+        let count = slots.len();
         let each = slots.into_iter().zip(adapters).zip(names.into_iter().zip(prompts));
-        let slots = each.enumerate().map(|(number, ((slot, adapter), (name, prompt)))| ReadySlot {
-            number,
-            adapter,
-            model: slot.model.or_else(|| request.options.model.clone()),
-            permissions: slot.permissions.or(request.options.permissions),
-            env: request.options.env.iter().cloned().chain(slot.env).collect(),
-            prompt: context.before(&prompt),
-            name,
-            base: slot.base,
+        let slots = each.enumerate().map(|(number, ((slot, adapter), (name, prompt)))| {
+            let options = options_of(&slot, request);
+            let prompt = context.before(&prompt);
+            let why = |why| in_slot(number, count, NotStarted::Failed(why));
+            check_prompt(adapter, &prompt).map_err(why)?;
+            Ok(ReadySlot { number, adapter, options, prompt, name, base: slot.base })
         });
-        Ok(ReadyGroup { group, cwd, slots: slots.collect() })
+        let slots = slots.collect::<Result<_, NotStarted>>()?;
+        Ok(ReadyGroup { group, cwd, slots })
     }
 
     fn adapter_of(
@@ -91,10 +90,27 @@ impl Fleet {
         if is_remote(adapter) && !in_place {
             return Err(NotStarted::DirectoryOnServer(adapter.name()));
         }
-        check_answering(adapter, &request.options, defaults)?;
-        check_model(slot.model.as_ref(), defaults)?;
+        check_choices(&self.host, adapter, &options_of(slot, request), defaults)?;
         Ok(adapter)
     }
+}
+
+/// Names the slot that is refused, if there are several and the reason is not the same for all.
+fn in_slot(slot: usize, count: usize, why: NotStarted) -> NotStarted {
+    match why {
+        NotStarted::Hook { .. } => why,
+        why if count == 1 => why,
+        why => NotStarted::InSlot { slot, why: Box::new(why) },
+    }
+}
+
+/// Returns the options of the request with those of one slot, which count more.
+fn options_of(slot: &SlotRequest, request: &GroupLaunchRequest) -> LaunchOptions {
+    let mut options = request.options.clone();
+    options.model = slot.model.clone().or(options.model);
+    options.permissions = slot.permissions.or(options.permissions);
+    options.env.extend(slot.env.iter().cloned());
+    options
 }
 
 /// Returns the prompt of each slot, without context.
@@ -138,11 +154,8 @@ impl ReadySlot {
         ready: &ReadyGroup,
         made: &Made,
     ) -> LaunchRequest {
-        let mut options = request.options.clone();
+        let mut options = self.options.clone();
         options.group = Some(ready.group.clone());
-        options.model.clone_from(&self.model);
-        options.permissions = self.permissions;
-        options.env.clone_from(&self.env);
         LaunchRequest {
             subject: LaunchSubject::New { adapter: Some(self.adapter.name().to_owned()) },
             prompt: self.prompt.clone().into(),

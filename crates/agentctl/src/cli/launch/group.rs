@@ -61,10 +61,10 @@ pub(super) fn dry_run(
     ui: &mut Ui,
     loaded: &Loaded,
     (request, origins): (&GroupLaunchRequest, &MatrixOrigins),
-    place: &PlanPlace,
+    (name, place): (Option<&str>, &PlanPlace),
 ) -> Outcome {
     let fleet = loaded.fleet();
-    let plan = fleet.plan_launch(request, place, &loaded.defaults);
+    let plan = fleet.plan_launch(request, name, place, &loaded.defaults);
     let plan = plan.map_err(|why| group_not_started(&fleet, origins, why))?;
     if ui.wants_json() {
         ui.json(&plan)?;

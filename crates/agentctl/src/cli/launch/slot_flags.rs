@@ -111,6 +111,15 @@ impl SlotFlags {
         Err(failure.hint("for another agent, write another --adapter in front of it"))
     }
 
+    /// Refuses options of a group in a launch of one agent.
+    pub(super) fn check_one(&self) -> Result<(), Failure> {
+        if self.max.is_none() {
+            return Ok(());
+        }
+        let message = "--max needs --times, --matrix or a second --adapter";
+        Err(Failure::new(Kind::Usage, message).hint("leave --max out, or launch several agents"))
+    }
+
     /// Says whether the agents are launched as a group, each in a worktree of its own. `--times 1` asks for that, too.
     pub(super) fn is_group(&self, has_adapter: bool) -> bool {
         let slots = self.opened.len() + usize::from(has_adapter);
