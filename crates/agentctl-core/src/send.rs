@@ -77,43 +77,47 @@ pub enum SendError {
     Io(std::io::Error),
 }
 
-/// Sends a message to a live session. With `when_idle` the end of its turn is awaited first.
+/// Sends a message to a live session. With `when_idle` it is handed over only while no turn runs: the end of each
+/// turn before it is awaited.
 pub fn send(
     fleet: &Fleet,
     target: &Target,
     text: &str,
     when_idle: bool,
 ) -> Result<SentMessage, SendError> {
-    let (session, faults) = live_session(fleet, target)?;
-    let adapter = fleet.adapter(session.adapter);
-    let answering = adapter.and_then(|adapter| adapter.answering());
-    let Some((adapter, answering)) = adapter.zip(answering) else {
-        return Err(refused(&session, "its agent takes no messages while it lives", None));
-    };
-    if let Some((why, hint)) = paused(fleet, &session) {
-        return Err(refused(&session, why, Some(hint)));
-    }
-    let look = fleet::look(fleet, fleet.host.deadlines.live);
-    let root = Root::find(&adapter.roots(&look), &session.root);
-    let is_idle = session.status == Status::Idle;
-    match answering.speech(&look, &root, &session) {
-        Speech::Not { why, hint } => return Err(refused(&session, &why, hint)),
-        Speech::OneShot => {
-            let why = "it takes no messages: it works through one prompt and ends";
-            return Err(refused(&session, why, Some(one_shot_hint(&session))));
+    loop {
+        let (session, faults) = live_session(fleet, target)?;
+        let adapter = fleet.adapter(session.adapter);
+        let answering = adapter.and_then(|adapter| adapter.answering());
+        let Some((adapter, answering)) = adapter.zip(answering) else {
+            return Err(refused(&session, "its agent takes no messages while it lives", None));
+        };
+        if let Some((why, hint)) = paused(fleet, &session) {
+            return Err(refused(&session, why, Some(hint)));
         }
-        Speech::WhenIdle(why) if !is_idle && !when_idle => {
-            return Err(SendError::Busy(Box::new(session), why));
+        let look = fleet::look(fleet, fleet.host.deadlines.live);
+        let root = Root::find(&adapter.roots(&look), &session.root);
+        let is_idle = session.status == Status::Idle;
+        match answering.speech(&look, &root, &session) {
+            Speech::Not { why, hint } => return Err(refused(&session, &why, hint)),
+            Speech::OneShot => {
+                let why = "it takes no messages: it works through one prompt and ends";
+                return Err(refused(&session, why, Some(one_shot_hint(&session))));
+            }
+            Speech::WhenIdle(why) if !is_idle && !when_idle => {
+                return Err(SendError::Busy(Box::new(session), why));
+            }
+            Speech::Now | Speech::WhenIdle(_) => {}
         }
-        Speech::Now | Speech::WhenIdle(_) => {}
+        if when_idle && !is_idle {
+            // Another turn may begin before the message is handed over: its end is awaited too.
+            await_idle(fleet, target)?;
+            continue;
+        }
+        let (look, root) = (&look, &root);
+        let handing = Handing { fleet, adapter, answering, look, root, target, session };
+        return handing.hand_over(text, faults);
     }
-    if when_idle && !is_idle {
-        await_idle(fleet, target)?;
-        return send(fleet, target, text, false);
-    }
-    let (look, root) = (&look, &root);
-    let handing = Handing { fleet, adapter, answering, look, root, target, session };
-    handing.hand_over(text, faults)
 }
 
 /// Returns why a session takes no order, and a hint, if a signal has stopped a process that serves it: what is
