@@ -124,6 +124,8 @@ pub struct HookedAsk {
     pub input: Value,
     /// The ask may also be settled in another way, of which the hook is not told: see [`AskHook::state`].
     pub has_other_ways: bool,
+    /// The record of the conversation that asks, and its length in bytes when the hook was called.
+    pub record: Option<(PathBuf, u64)>,
 }
 
 /// Whether an ask is still open, as far as the agent's own files say.

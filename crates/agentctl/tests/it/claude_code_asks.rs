@@ -21,9 +21,13 @@ pub(crate) struct Asking {
 
 const ALLOWED: &str = r#"{"hookSpecificOutput":{"decision":{"behavior":"allow"},"hookEventName":"PermissionRequest"}}"#;
 
+/// Stands for the path of the transcript in the input of a hook.
+pub(crate) const TRANSCRIPT: &str = "{transcript}";
+
 /// The input of the hook of a command.
 pub(crate) fn hook_input(command: &str) -> Value {
     json!({"session_id": A, "hook_event_name": "PermissionRequest", "tool_name": "Bash", "cwd": "/ws",
+        "transcript_path": TRANSCRIPT,
         "tool_input": {"command": command, "description": "x"},
         "permission_suggestions": [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]})
 }
@@ -61,7 +65,9 @@ impl Asking {
         let script = script(&claude.home.path());
         let call = tool_use("t1", "Bash", &json!({"command": "touch x", "description": "x"}));
         claude.transcript(A, &[prompt("make it"), call]);
-        let input_path = claude.home.write("input.json", input);
+        let input = String::from_utf8_lossy(input);
+        let transcript = transcript_path(&claude.home.path());
+        let input_path = claude.home.write("input.json", input.replace(TRANSCRIPT, &transcript));
         let runtime = claude.home.path().join(".local/state/agentctl/run");
         let hook = format!(
             "exec '{}' asker '{}' claude-code 600 < '{}' > '{}'",
@@ -134,9 +140,14 @@ impl Asking {
         pids.filter(is_asker).collect()
     }
 
-    fn until_no_asker() {
+    pub(crate) fn until_no_asker() {
         eventually("the asker has ended", || Self::askers().is_empty().then_some(()));
     }
+}
+
+/// The path of the transcript in a home.
+pub(crate) fn transcript_path(home: &Path) -> String {
+    home.join(format!(".claude/projects/-ws/{A}.jsonl")).to_string_lossy().into_owned()
 }
 
 /// The runtime folder of a home.

@@ -24,12 +24,12 @@ fn server(home: &TestHome, ids: &[&str]) -> Agent {
     agent
 }
 
-fn says(home: &TestHome, route: &str, answer: &Value) {
+pub(crate) fn says(home: &TestHome, route: &str, answer: &Value) {
     home.write(&format!("answers/{route}"), answer.to_string());
 }
 
 /// Two sessions at work in a server, by their record.
-fn hosted() -> (TestHome, Store, Agent) {
+pub(crate) fn hosted() -> (TestHome, Store, Agent) {
     let (home, store, directory) = world();
     for id in [A, B] {
         store.session(id, &directory, None);

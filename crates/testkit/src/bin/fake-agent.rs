@@ -341,7 +341,13 @@ fn answer(folder: std::path::PathBuf) {
                 .open(folder.join("asked"))
                 .expect("open");
             writeln!(log, "{}", asked.replace("\r\n", "|")).expect("added");
-            let body = std::fs::read_to_string(folder.join(name.replace('/', ".")));
+            let name = name.replace('/', ".");
+            // An answer that is given only once.
+            let once = folder.join(format!("{name}.once"));
+            let body = std::fs::read_to_string(&once).inspect(|_| {
+                std::fs::remove_file(&once).expect("removed");
+            });
+            let body = body.or_else(|_| std::fs::read_to_string(folder.join(name)));
             let (status, body) = match body {
                 Ok(body) => ("200 OK", body),
                 Err(_) => ("404 Not Found", "{}".to_owned()),

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ClaudeCode, NAME, answers, arguments, home, live};
+use super::{ClaudeCode, NAME, answers, arguments, home, live, settled};
 use crate::adapters::asker::{AskHook, HookState, HookedAsk, above};
 use crate::adapters::proof::prove;
 use crate::adapters::{Look, Root};
@@ -47,6 +47,7 @@ impl AskHook for ClaudeCode {
         Some(HookedAsk {
             agent: agent.id,
             session_id,
+            record: settled::transcript_of(look, &value),
             input: value,
             has_other_ways: is_asked_elsewhere,
         })
@@ -58,6 +59,8 @@ impl AskHook for ClaudeCode {
             live::recorded(look, &home, &ask.agent)
         });
         match record.as_ref().and_then(|record| record.status.as_deref()) {
+            // All asks of a session share its live record; the result of a call stands in its transcript.
+            Some("waiting") if settled::has_result(look, ask) => HookState::NotOpen,
             Some("waiting") => HookState::Open,
             Some(_) => HookState::NotOpen,
             None => HookState::Unknown,

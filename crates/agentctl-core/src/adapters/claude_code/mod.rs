@@ -24,6 +24,7 @@ mod pid_domain;
 mod program;
 mod receipts;
 mod record;
+mod settled;
 pub(super) mod stop;
 mod subagents;
 mod tokens;

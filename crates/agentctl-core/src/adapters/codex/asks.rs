@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
@@ -167,8 +167,7 @@ pub(super) fn describe(session: &Session, call: &ToolCall) -> Ask {
             }
             ask.parts.extend(call.input["justification"].as_str().map(AskPart::text));
             ask.parts.extend(other_arguments(call, &SHOWN_ARGUMENTS));
-            let workdir = call.input["workdir"].as_str().filter(|path| path.starts_with('/'));
-            ask.cwd = workdir.map(str::to_owned).or(ask.cwd);
+            ask.cwd = directory(ask.cwd.as_deref(), call);
             ask.choices = decisions();
         }
         Asked::Patch(patch) => {
@@ -194,6 +193,33 @@ pub(super) fn describe(session: &Session, call: &ToolCall) -> Ask {
     }
     ask.identify(session, call.id.as_deref().unwrap_or_default());
     ask
+}
+
+/// Returns the directory in which a command runs: Codex joins a relative `workdir` to that of the turn. `None` if
+/// neither is known.
+fn directory(session: Option<&str>, call: &ToolCall) -> Option<String> {
+    let workdir = call.input["workdir"].as_str().filter(|path| !path.is_empty());
+    let joined = match (session, workdir) {
+        (_, Some(workdir)) if workdir.starts_with('/') => PathBuf::from(workdir),
+        (Some(session), Some(workdir)) => Path::new(session).join(workdir),
+        (Some(session), None) => PathBuf::from(session),
+        (None, _) => return None,
+    };
+    Some(without_dots(&joined).to_string_lossy().into_owned())
+}
+
+/// Returns a path without `.` and `..`, as Codex resolves it: by its words, not by following links.
+pub(super) fn without_dots(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            // The parent of the root is the root.
+            Component::ParentDir => drop(clean.pop()),
+            part => clean.push(part),
+        }
+    }
+    clean
 }
 
 /// The decisions about a command or a change of files. A rule that Codex would store is only in the request,
@@ -347,6 +373,27 @@ mod tests {
         let others =
             serde_json::json!({"shell": "/tmp/evil", "sandbox_permissions": "require_escalated"});
         assert_eq!(shown("exec_command", input).1, [AskPart::command("ls"), json(others)]);
+    }
+
+    #[test]
+    fn the_directory_of_a_command_is_shown_as_codex_resolves_it() {
+        let mut session = crate::fleet::blank_session(NAME, "/home/ada/.codex".into());
+        session.id = Some("01a1".into());
+        session.cwd = Some("/home/ada/shop".into());
+        let shown = |workdir: Value| {
+            let input = serde_json::json!({"cmd": "ls", "workdir": workdir});
+            describe(&session, &ToolCall { id: None, name: "exec_command".into(), input }).cwd
+        };
+        for (workdir, directory) in [
+            (Value::Null, "/home/ada/shop"),
+            ("".into(), "/home/ada/shop"),
+            ("./src".into(), "/home/ada/shop/src"),
+            ("../../production".into(), "/home/production"),
+            ("../../../..".into(), "/"),
+            ("/srv/./data/..".into(), "/srv"),
+        ] {
+            assert_eq!(shown(workdir.clone()).as_deref(), Some(directory), "{workdir}");
+        }
     }
 
     #[test]

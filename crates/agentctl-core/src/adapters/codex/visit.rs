@@ -5,11 +5,12 @@
 //! client that came later does not hear of a declined item at all. So the result of the call in the rollout
 //! decides.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::asks::Asked;
+use super::asks::{Asked, without_dots};
 use crate::adapters::answering::{Delivered, NotDelivered};
 use crate::model::{Ask, FieldAnswer, Reply};
 use crate::talk::{RpcSocket, TalkError};
@@ -174,11 +175,10 @@ fn is_as_shown(ask: &Ask, method: &str, params: &Value) -> Result<(), String> {
                 return Err(format!("it asks for {}", params["kind"]));
             }
             let asked = params["command"].as_str().unwrap_or_default();
-            if is_same_command(&shown, asked) {
-                Ok(())
-            } else {
-                Err(format!("it asks to run {asked}"))
+            if !is_same_command(&shown, asked) {
+                return Err(format!("it asks to run {asked}"));
             }
+            is_same_directory(ask.cwd.as_deref(), &params["cwd"])
         }
         // A command that calls `apply_patch` is carried out as a change of files.
         ("item/fileChange/requestApproval", Asked::Patch(_)) => Ok(()),
@@ -197,6 +197,15 @@ fn is_as_shown(ask: &Ask, method: &str, params: &Value) -> Result<(), String> {
         }
         _ => Err(format!("its kind is {method}")),
     }
+}
+
+/// Checks that a command is to run in the directory that was shown. A request of an older server names none.
+fn is_same_directory(shown: Option<&str>, asked: &Value) -> Result<(), String> {
+    let Some(asked) = asked.as_str() else { return Ok(()) };
+    let is_same = shown.is_some_and(|shown| {
+        without_dots(Path::new(shown)) == without_dots(Path::new(asked))
+    });
+    if is_same { Ok(()) } else { Err(format!("it asks to run in {asked}")) }
 }
 
 /// Says whether the command line of a request runs the command of a call: by itself, or as the script of a
@@ -291,5 +300,27 @@ mod tests {
         assert!(!is_shown(command, json!({ "additionalPermissions": {} })));
         assert!(!is_shown("item/fileChange/requestApproval", json!({})));
         assert!(!is_shown("item/permissions/requestApproval", json!({})));
+    }
+
+    #[test]
+    fn a_request_for_another_directory_than_was_shown_is_refused() {
+        let mut session = crate::fleet::blank_session("codex", "/home/ada/.codex".into());
+        session.id = Some("01a1".into());
+        let is_shown = |session: &crate::model::Session, input: Value, cwd: &str| {
+            let call =
+                crate::model::ToolCall { id: Some("c".into()), name: "exec_command".into(), input };
+            let ask = super::super::asks::describe(session, &call);
+            let params = json!({ "kind": "command", "command": "rm -rf build", "cwd": cwd });
+            is_as_shown(&ask, "item/commandExecution/requestApproval", &params)
+        };
+        let input = || json!({ "cmd": "rm -rf build" });
+        assert!(is_shown(&session, input(), "/home/ada/shop").is_err(), "no directory was shown");
+        session.cwd = Some("/home/ada/shop".into());
+        assert_eq!(is_shown(&session, input(), "/home/ada/shop/"), Ok(()));
+        let refused = is_shown(&session, input(), "/home/production");
+        assert_eq!(refused, Err("it asks to run in /home/production".into()));
+        let below = json!({ "cmd": "rm -rf build", "workdir": "../../production" });
+        assert_eq!(is_shown(&session, below.clone(), "/home/production"), Ok(()));
+        assert!(is_shown(&session, below, "/home/ada/shop").is_err());
     }
 }

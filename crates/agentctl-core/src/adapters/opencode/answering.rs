@@ -1,12 +1,14 @@
 //! Answers and messages to the sessions of a process with a port: a server, or a terminal with `--port`.
 //!
-//! The server is the arbiter: it takes the first reply to a request and refuses every other one.
+//! The server is the arbiter: it takes the first reply to a request and refuses every other one. Older servers say
+//! yes to every reply: see [`arbiter`].
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::OpenCode;
+use super::arbiter;
 use super::asks::describe;
 use super::home::Role;
 use super::server::{self, PromptedSession, RequestKind, escape};
@@ -82,7 +84,7 @@ impl Answering for OpenCode {
         let id = escape(request.id());
         let path = format!("/{kind}/{id}/{route}?directory={}", escape(cwd));
         match server.post_json(&path, &body, REPLY_TIMEOUT) {
-            Ok(_) => Ok(Delivered::Taken),
+            Ok(_) => arbiter::confirm(&server, cwd, request, (&path, &body), reply),
             Err(TalkError::NotFound) => {
                 Err(NotDelivered::Refused("it was settled meanwhile by another answer".into()))
             }

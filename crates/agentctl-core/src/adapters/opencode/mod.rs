@@ -5,6 +5,7 @@
 //! on their port. Facts and versions: `docs/agents/opencode.md`.
 
 mod answering;
+mod arbiter;
 mod asks;
 mod changes;
 mod control;
