@@ -72,7 +72,7 @@ pub use self::request::{InvalidRequest, RequestField};
 pub use self::resume::NotContinued;
 pub use self::runs::{PruneDocument, PruneError, PruneOptions, RunRow, RunsDocument};
 pub use self::send::{
-    MessageWay, NotSent, SendDocument, SendRequest, TurnEndDocument, TurnNotEnded,
+    MessageWay, NotSent, SendDocument, SendRequest, SendStep, TurnEndDocument, TurnNotEnded,
 };
 pub use self::status::{DetailedSession, InspectedSession, StatusDocument};
 pub use self::stop::{

@@ -14,7 +14,7 @@ use crate::model::{Ask, Fault, Join, Message, Role, ServingProcess, Session, Sta
 use crate::orders;
 use crate::text::shell_word;
 use crate::transcript::Transcript;
-use crate::wait::{self, Quorum, Until, WaitOptions};
+use crate::wait::{self, End, Quorum, Until, WaitOptions};
 
 /// Time for another writer to finish with the standard input of the agent.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -58,6 +58,10 @@ pub struct SentMessage {
 pub enum SendError {
     /// No process serves the session: it can be resumed.
     Ended,
+    /// The session ended while its turn was awaited. A message would undo the order that ended it.
+    EndedMeanwhile(Box<Session>),
+    /// The turn of the session was not over in time.
+    TimedOut(Box<Session>),
     /// The session waits for a human.
     Waiting(Box<Session>, Vec<Ask>),
     /// The session takes no message now.
@@ -77,16 +81,34 @@ pub enum SendError {
     Io(std::io::Error),
 }
 
-/// Sends a message to a live session. With `when_idle` it is handed over only while no turn runs: the end of each
-/// turn before it is awaited.
+/// When a message may be handed over.
+pub enum Moment<'a> {
+    /// Now: a turn that runs takes it in, if its agent can do that.
+    Now,
+    /// While no turn runs: the end of each turn before it is awaited.
+    Idle {
+        /// The end of the wait; `None` waits without a limit.
+        until: Option<Instant>,
+        /// Receives the session whose turn is awaited, once.
+        tell: &'a mut dyn FnMut(&Session),
+    },
+}
+
+/// Sends a message to a live session.
 pub fn send(
     fleet: &Fleet,
     target: &Target,
     text: &str,
-    when_idle: bool,
+    mut moment: Moment<'_>,
 ) -> Result<SentMessage, SendError> {
+    let mut awaited: Option<Session> = None;
     loop {
-        let (session, faults) = live_session(fleet, target)?;
+        let (session, faults) = match (live_session(fleet, target), awaited.as_ref()) {
+            (Err(SendError::Ended), Some(before)) => {
+                return Err(SendError::EndedMeanwhile(Box::new(before.clone())));
+            }
+            (found, _) => found?,
+        };
         let adapter = fleet.adapter(session.adapter);
         let answering = adapter.and_then(|adapter| adapter.answering());
         let Some((adapter, answering)) = adapter.zip(answering) else {
@@ -104,14 +126,20 @@ pub fn send(
                 let why = "it takes no messages: it works through one prompt and ends";
                 return Err(refused(&session, why, Some(one_shot_hint(&session))));
             }
-            Speech::WhenIdle(why) if !is_idle && !when_idle => {
+            Speech::WhenIdle(why) if !is_idle && matches!(moment, Moment::Now) => {
                 return Err(SendError::Busy(Box::new(session), why));
             }
             Speech::Now | Speech::WhenIdle(_) => {}
         }
-        if when_idle && !is_idle {
+        if let Moment::Idle { until, tell } = &mut moment
+            && !is_idle
+        {
+            if awaited.is_none() {
+                tell(&session);
+            }
             // Another turn may begin before the message is handed over: its end is awaited too.
-            await_idle(fleet, target)?;
+            await_idle(fleet, &session, *until)?;
+            awaited = Some(session);
             continue;
         }
         let (look, root) = (&look, &root);
@@ -224,7 +252,8 @@ impl Handing<'_> {
     }
 }
 
-/// Says whether a line of the record is the message.
+/// Says whether a line of the record is the message. Not every agent records our id, so the same words count too: if
+/// two senders choose the same words, one line confirms both messages.
 fn is_it(line: &Message, message: &SpokenMessage<'_>) -> bool {
     let id = message.id.to_string();
     let is_same_text =
@@ -285,9 +314,13 @@ fn refused(session: &Session, why: &str, hint: Option<String>) -> SendError {
 }
 
 /// Waits until the turn of a session is over.
-fn await_idle(fleet: &Fleet, target: &Target) -> Result<(), SendError> {
-    let options = WaitOptions { until: Until::TurnOver, quorum: Quorum::All, timeout: None };
-    let targets = std::slice::from_ref(target);
-    wait::wait(fleet, targets, options, &mut |_| {}).map_err(SendError::Io)?;
-    Ok(())
+fn await_idle(fleet: &Fleet, session: &Session, until: Option<Instant>) -> Result<(), SendError> {
+    let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let options = WaitOptions { until: Until::TurnOver, quorum: Quorum::All, timeout };
+    let targets = [session.target()];
+    let waited = wait::wait(fleet, &targets, options, &mut |_| {}).map_err(SendError::Io)?;
+    match waited.end {
+        End::TimedOut => Err(SendError::TimedOut(Box::new(session.clone()))),
+        _ => Ok(()),
+    }
 }

@@ -94,7 +94,7 @@ pub use self::idle_fuse::{IdleFuse, idle_fuse, launch_with_notes};
 pub use self::inbox::{
     FieldWords, answer_flags, answer_hint, answered_line, ask_summary, ask_summary_pieces,
     choice_text, field_reply, key_words_remark, no_open_ask_hint, not_answered, offered_hint,
-    several_questions_remark,
+    paused_remark, secrets_of_stdin, several_questions_remark,
 };
 pub use self::list_stream::{ListItem, ListStream, is_same_list};
 pub use self::listing::{
@@ -109,7 +109,8 @@ pub use self::paced_feed::{NextStep, PacedFeed};
 pub use self::refused_word::{not_named, refused_word};
 pub use self::row_changes::RowChanges;
 pub use self::sent::{
-    not_sent, only_for_start, sent_line, turn_ended_line, turn_not_ended, unconfirmed,
+    awaits_turn_line, not_sent, only_for_start, sent_line, turn_ended_line, turn_not_ended,
+    unconfirmed,
 };
 pub use self::sentences::{
     exit_text, exit_value, fault_text, full_name, id_or_pid, session_name, session_reason,

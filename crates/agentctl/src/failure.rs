@@ -232,9 +232,12 @@ impl Failure {
         ErrorDocument { error }
     }
 
-    /// Prints the message on stderr only, because stdout has data already, and returns the exit code.
+    /// Prints the message and the hints on stderr only, because stdout has data already, and returns the exit code.
     pub fn beside_data(self, ui: &mut Ui) -> ExitCode {
         ui.error(&self.message);
+        for hint in &self.hints {
+            ui.hint(hint);
+        }
         ExitCode::from(self.kind.exit_code())
     }
 

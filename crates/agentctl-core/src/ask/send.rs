@@ -1,5 +1,7 @@
 //! The orders `send` and `stop --turn`: a message to a live session, and the end of its turn.
 
+use std::time::{Duration, Instant};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +12,7 @@ use crate::adapters::answering::NotSaid;
 use crate::fleet;
 use crate::inbox::Answerer;
 use crate::model::{Fault, ReasonKind, SCHEMA_VERSION, Session, Status, Target};
-use crate::send::{self, SendError, Sent};
+use crate::send::{self, Moment, SendError, Sent};
 use crate::transcript::Transcript;
 use crate::wait::{Quorum, Until, WaitOptions, wait};
 
@@ -25,6 +27,17 @@ pub struct SendRequest {
     /// Wait until the turn of the session is over.
     #[serde(default)]
     pub when_idle: bool,
+    /// The longest wait for the end of the turn; without it the wait has no limit.
+    #[serde(default)]
+    pub idle_timeout_ms: Option<u64>,
+}
+
+/// A step on the way of a message.
+pub enum SendStep<'a> {
+    /// The end of the turn of this session is awaited.
+    AwaitsTurn(&'a Session),
+    /// The message was handed over: the conversation at the place before it.
+    HandedOver(Box<Transcript>),
 }
 
 /// How a message reached its session.
@@ -146,12 +159,11 @@ impl Fleet {
         send::live_receiver(self, &found.target).map_err(NotSent::of)
     }
 
-    /// Sends a message as [`Fleet::send`] does. `tell` gets the conversation at the place before the message, once the
-    /// message was handed over.
+    /// Sends a message as [`Fleet::send`] does, and reports its steps.
     pub fn send_telling(
         &self,
         request: &SendRequest,
-        tell: &mut dyn FnMut(Transcript),
+        tell: &mut dyn FnMut(SendStep<'_>),
     ) -> Result<SendDocument, NotSent> {
         let found = self.target(&request.session).map_err(NotSent::NotOne)?;
         if self.adapter(found.target.adapter).is_some_and(is_remote) {
@@ -159,9 +171,16 @@ impl Fleet {
             // Its server takes messages at any other time: a resume hands them over.
             return Err(NotSent::Ended);
         }
-        let sent = send::send(self, &found.target, &request.text, request.when_idle);
+        let timeout = request.idle_timeout_ms.map(Duration::from_millis);
+        let moment = if request.when_idle {
+            let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+            Moment::Idle { until, tell: &mut |session| tell(SendStep::AwaitsTurn(session)) }
+        } else {
+            Moment::Now
+        };
+        let sent = send::send(self, &found.target, &request.text, moment);
         let sent = sent.map_err(NotSent::of)?;
-        sent.conversation.into_iter().for_each(tell);
+        sent.conversation.into_iter().for_each(|begun| tell(SendStep::HandedOver(Box::new(begun))));
         let mut faults = found.faults;
         faults.extend(sent.faults);
         Ok(SendDocument {

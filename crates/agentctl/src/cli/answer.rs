@@ -6,12 +6,15 @@ use std::process::ExitCode;
 
 use agentctl_core::ask::{AnswerDocument, AnswerRequest, Fleet};
 use agentctl_core::inbox::{AnswerError, OpenAsk, can_name_an_ask, check_answerer, find};
-use agentctl_core::model::{Ask, AskChoice, Reply};
+use agentctl_core::model::{Ask, AskChoice, AskField, FieldAnswer, Reply};
 use agentctl_core::text::shell_word;
 use clap::{ArgGroup, Args};
 
 use self::walk::walk;
-use crate::face::{FieldWords, answered_line, field_reply, not_answered, offered_hint};
+use crate::face::{
+    FieldWords, answered_line, field_reply, not_answered, offered_hint, secrets_of_stdin,
+    with_visible_breaks,
+};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
 
@@ -50,7 +53,7 @@ pub(super) struct AnswerArgs {
         requires = "ask"
     )]
     text: Option<String>,
-    /// Answer one of several questions: its number or id, and an option or a text
+    /// Answer one of several questions: its number or id, and an option or a text; `N=-` reads a secret from stdin
     #[arg(long, value_name = "N=VALUE", conflicts_with = "decision", requires = "ask")]
     field: Vec<String>,
     /// Deny it and end the turn
@@ -102,6 +105,7 @@ pub(super) fn cmd_answer(ui: &mut Ui, fleet: &Fleet, args: &AnswerArgs) -> Outco
             if words.text.as_deref() == Some("-") {
                 words.text = Some(text_of_stdin(ui, &found.ask)?);
             }
+            words.secrets = secrets(ui, &secrets_of_stdin(&found.ask, &words))?;
             let reply = field_reply(&found.ask, &words)?;
             return one(ui, &answer_found(fleet, &found.ask, &reply)?, args.json);
         }
@@ -168,6 +172,7 @@ fn decision(args: &AnswerArgs) -> Result<Option<Decision>, Failure> {
         options: args.option.clone(),
         text: args.text.clone(),
         fields: args.field.clone(),
+        secrets: Vec::new(),
     };
     let is_empty = words.options.is_empty() && words.text.is_none() && words.fields.is_empty();
     Ok((!is_empty).then_some(Decision::Fields(words)))
@@ -187,6 +192,33 @@ fn text_of_stdin(ui: &mut Ui, ask: &Ask) -> Result<String, Failure> {
         return Err(Failure::new(Kind::Usage, "stdin has no text for an answer"));
     }
     Ok(text.to_owned())
+}
+
+/// Reads the secrets among several answers: on a terminal each by a prompt of its own, else one from each line of stdin.
+fn secrets(ui: &mut Ui, fields: &[&AskField]) -> Result<Vec<FieldAnswer>, Failure> {
+    let mut lines = Vec::new();
+    if ui.reads_keys() {
+        for field in fields {
+            let prompt = format!("{} (not shown): ", with_visible_breaks(&field.text));
+            lines.push(ui.prompt_hidden(&prompt)?.unwrap_or_default());
+        }
+    } else if !fields.is_empty() {
+        let text = std::io::read_to_string(std::io::stdin())?;
+        lines = text.lines().map(str::to_owned).collect();
+    }
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end_matches(['\r', '\n'])).collect();
+    if lines.len() != fields.len() || lines.iter().any(|line| line.is_empty()) {
+        let message =
+            format!("stdin has {} lines for {} secret answers", lines.len(), fields.len());
+        return Err(
+            Failure::new(Kind::Usage, message).hint("write each of them in a line of its own")
+        );
+    }
+    let answer = |(field, line): (&&AskField, &str)| FieldAnswer {
+        field: field.id.clone(),
+        values: vec![line.to_owned()],
+    };
+    Ok(fields.iter().zip(lines).map(answer).collect())
 }
 
 /// Finds the ask that a text names.

@@ -17,7 +17,8 @@ use super::listed::Listed;
 use super::shape::{Form, Shape, ShapeArgs};
 use super::watch::watch;
 use crate::face::{
-    AskLineKind, AskListRow, AskPageForm, ask_page, full_name, no_open_ask_hint, unresolved,
+    AskLineKind, AskListRow, AskPageForm, ask_page, full_name, no_open_ask_hint, paused_remark,
+    unresolved,
 };
 use crate::failure::{Failure, Kind, Outcome};
 use crate::ui::Ui;
@@ -174,7 +175,7 @@ fn listed(
         (false, _) => "no ask could be seen".into(),
         (true, _) if is_filtered => "nothing that was selected waits for you".into(),
         (true, []) => "nothing waits for you".into(),
-        (true, [text]) => format!("{} does not wait for you", named_session(fleet, text)).into(),
+        (true, [text]) => no_ask_of(fleet, text).into(),
         (true, _) => "none of them waits for you".into(),
     };
     Ok(Listed { title: "asks", rows, document, faults, remarks: Vec::new(), empty })
@@ -191,6 +192,16 @@ fn check_filters(fleet: &Fleet, args: &AsksArgs) -> Result<(), Failure> {
             Err(Failure::new(Kind::NotFound, message))
         }
         _ => Ok(()),
+    }
+}
+
+/// Says that a session has no open ask. The status of a paused session hides whether it waits.
+fn no_ask_of(fleet: &Fleet, text: &str) -> String {
+    let name = named_session(fleet, text);
+    let session = fleet.target(text).ok().and_then(|found| fleet.inspect(&found.target).session);
+    match session.as_ref().and_then(paused_remark) {
+        Some(remark) => format!("{name} {remark}"),
+        None => format!("{name} does not wait for you"),
     }
 }
 

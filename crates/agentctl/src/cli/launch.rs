@@ -346,7 +346,7 @@ impl Stay {
 pub(super) struct After {
     pub(super) json: bool,
     pub(super) stay: Stay,
-    timeout_ms: Option<u64>,
+    pub(super) timeout_ms: Option<u64>,
 }
 
 impl After {

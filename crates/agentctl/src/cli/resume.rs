@@ -1,5 +1,6 @@
 //! `agentctl resume`: continue a session where it works, under the same id.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -45,7 +46,7 @@ pub(super) struct ResumeArgs {
     /// Continue in another directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// If the session is at work, wait until its turn is over
+    /// If the session is at work, wait until its turn is over (with --wait, --timeout limits this too)
     #[arg(long)]
     when_idle: bool,
     #[command(flatten)]
@@ -89,8 +90,9 @@ fn resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outcome {
         None if is_for_live => {
             let request = SendRequest {
                 session: session.clone(),
-                text: String::from_utf8_lossy(&prompt).into_owned(),
+                text: message_text(&loaded.fleet(), &session, &prompt)?,
                 when_idle: args.when_idle,
+                idle_timeout_ms: after.timeout_ms,
             };
             let group = args.flags.group().map(str::to_owned);
             let sending = Sending { request, after, group };
@@ -108,6 +110,16 @@ fn resume(ui: &mut Ui, loaded: &Loaded, args: ResumeArgs) -> Outcome {
     let (cwd, name, worktree) = (args.cwd, None, None);
     let wanted = Wanted { subject, prompt, cwd, name, context, worktree, choice };
     start(ui, loaded, args.flags, wanted)
+}
+
+/// Returns the text of a message. A live session takes text only; a process that is started gets the bytes as they are.
+fn message_text(fleet: &Fleet, session: &str, message: &[u8]) -> Result<String, Failure> {
+    let text = String::from_utf8_lossy(message);
+    if matches!(text, Cow::Owned(_)) && fleet.live_receiver(session).is_ok() {
+        let failure = Failure::new(Kind::Usage, "the message is not UTF-8; nothing was sent");
+        return Err(failure.hint("`iconv -f latin1 -t utf-8` turns a text in Latin-1 into UTF-8"));
+    }
+    Ok(text.into_owned())
 }
 
 /// Checks that a message starts a process, which can take this option.

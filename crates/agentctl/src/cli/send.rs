@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use agentctl_core::ask::{
-    Fleet, SendDocument, SendRequest, TurnEndDocument, TurnNotEnded, WaitRequest, WaitTarget,
-    check_group,
+    Fleet, SendDocument, SendRequest, SendStep, TurnEndDocument, TurnNotEnded, WaitRequest,
+    WaitTarget, check_group,
 };
 use agentctl_core::model::{Session, Status};
 use agentctl_core::transcript::Transcript;
@@ -14,7 +14,8 @@ use super::launch::{After, Stay};
 use super::logs::Form;
 use super::wait::{self, Show};
 use crate::face::{
-    not_named, not_sent, refused_word, sent_line, turn_ended_line, turn_not_ended, unconfirmed,
+    awaits_turn_line, not_named, not_sent, refused_word, sent_line, turn_ended_line,
+    turn_not_ended, unconfirmed,
 };
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
@@ -37,7 +38,13 @@ impl Sending {
             return Some(Err(refused_word(&why)));
         }
         let mut conversation = None;
-        match fleet.send_telling(&self.request, &mut |begun| conversation = Some(begun)) {
+        let shows_progress = ui.shows_progress();
+        let mut tell = |step: SendStep<'_>| match step {
+            SendStep::AwaitsTurn(session) if shows_progress => ui.note(&awaits_turn_line(session)),
+            SendStep::AwaitsTurn(_) => {}
+            SendStep::HandedOver(begun) => conversation = Some(*begun),
+        };
+        match fleet.send_telling(&self.request, &mut tell) {
             Ok(document) => Some(self.attend(ui, fleet, document, conversation)),
             Err(why) if why.is_for_resume() => None,
             Err(why) => Some(Err(not_sent(fleet, &self.request.session, why))),

@@ -187,7 +187,7 @@ impl AskPage {
     }
 
     fn field(&mut self, field: &AskField, number: Option<usize>, is_heading: bool) {
-        if is_heading && field.options.is_empty() {
+        if is_heading && field.options.is_empty() && !field.secret {
             return;
         }
         self.add(AskLineKind::Remark, "");
@@ -206,6 +206,9 @@ impl AskPage {
         }
         if field.many {
             self.add(AskLineKind::Remark, "  several options may be chosen");
+        }
+        if field.secret {
+            self.add(AskLineKind::Remark, "  the answer is a secret");
         }
     }
 

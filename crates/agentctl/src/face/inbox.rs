@@ -75,7 +75,9 @@ fn text_flag(field: &AskField) -> (&'static str, &'static str) {
 /// Returns the flags that answer several questions. Each is named by its number: a shell would change the text of a
 /// question, which is the id of many a field.
 fn numbered_fields(fields: &[AskField]) -> String {
-    let flags = (1..=fields.len()).map(|number| format!("--field {number}=VALUE"));
+    let value = |field: &AskField| if field.secret { STDIN } else { "VALUE" };
+    let numbered = (1..).zip(fields);
+    let flags = numbered.map(|(number, field)| format!("--field {number}={}", value(field)));
     flags.collect::<Vec<_>>().join(" ")
 }
 
@@ -134,10 +136,24 @@ pub fn several_questions_remark(ask: &Ask) -> Option<String> {
 #[must_use]
 pub fn key_words_remark(ask: &Ask) -> Option<String> {
     let [field] = ask.fields.as_slice() else { return None };
+    if !field.free_text {
+        return None;
+    }
+    let mut keys = Vec::new();
+    for (choice, words) in
+        [(AskChoice::ALLOW, "`a`"), (AskChoice::DENY, "`d`, `m`"), (AskChoice::STOP, "`x`")]
+    {
+        if ask.offers(choice) {
+            keys.push(words);
+        }
+    }
+    keys.push("`s`");
     let id = ask.short_id();
-    field.free_text.then(|| {
-        format!("`s`, `x` and `q` are keys here: `agentctl answer {id} --text s` answers with such a word")
-    })
+    let flag = if field.secret { "--text -" } else { "--text s" };
+    let keys = keys.join(", ");
+    Some(format!(
+        "{keys} and `q` are keys here: `agentctl answer {id} {flag}` answers with such a word"
+    ))
 }
 
 /// Returns the line about an answer that was taken. A line break in a text of the agent is written as `\n`: it would
@@ -332,25 +348,39 @@ pub(super) fn link_above(answerer: &Answerer) -> String {
 /// Says why an ask may not be found: it is settled, or its session is paused and asks nothing until it goes on.
 #[must_use]
 pub fn no_open_ask_hint(fleet: &Fleet) -> String {
-    let is_paused = |session: &Session| {
-        session.reason.as_ref().is_some_and(|reason| reason.kind == ReasonKind::Paused)
-    };
     let mut paused = fleet.list(&Query::default()).sessions;
     paused.retain(is_paused);
     let why = match paused.as_slice() {
         [] => "`agentctl asks` shows what is open now".to_owned(),
         [session] => {
             let name = full_name(session.adapter, session.id.as_deref(), None);
-            let command = session.pid.map(|pid| format!(" (`kill -CONT {pid}`)"));
             format!(
                 "if it is of {name}, which is paused by a signal, it is shown again once that goes on{}",
-                command.unwrap_or_default()
+                resuming_signal(session)
             )
         }
         _ => "if it is of a session that is paused by a signal (`agentctl list`), it is shown again once that goes on"
             .to_owned(),
     };
     format!("it may be settled already; {why}")
+}
+
+/// Says of a session that is paused by a signal that its asks are not known; `None` for any other session.
+#[must_use]
+pub fn paused_remark(session: &Session) -> Option<String> {
+    is_paused(session).then(|| {
+        let command = resuming_signal(session);
+        format!("is paused by a signal: whether it waits for you is known once it goes on{command}")
+    })
+}
+
+fn is_paused(session: &Session) -> bool {
+    session.reason.as_ref().is_some_and(|reason| reason.kind == ReasonKind::Paused)
+}
+
+/// Returns the command that lets a paused session go on, in brackets.
+fn resuming_signal(session: &Session) -> String {
+    session.pid.map(|pid| format!(" (`kill -CONT {pid}`)")).unwrap_or_default()
 }
 
 /// Says that a text names a session instead of an ask.
@@ -383,10 +413,16 @@ pub fn field_reply(ask: &Ask, words: &FieldWords) -> Result<Reply, Failure> {
         let mut answers: Vec<FieldAnswer> = Vec::new();
         for typed in &words.fields {
             let (field, value) = named_field(ask, typed).ok_or_else(|| {
-                let message = format!("`{typed}` names no question of ask {}", ask.short_id());
+                // The value may be a secret.
+                let name = typed.split_once('=').map_or(typed.as_str(), |(name, _)| name);
+                let message = format!("`{name}` names no question of ask {}", ask.short_id());
                 usage(message).hint(format!("answer each: {}", numbered_fields(&ask.fields)))
             })?;
-            let value = option_value(ask, field, value)?;
+            let secret = words.secrets.iter().find(|secret| secret.field == field.id);
+            let value = match secret {
+                Some(secret) if value == STDIN => secret.values.concat(),
+                _ => option_value(ask, field, value)?,
+            };
             match answers.iter_mut().find(|answer| answer.field == field.id) {
                 Some(answer) => answer.values.push(value),
                 None => {
@@ -419,6 +455,18 @@ pub struct FieldWords {
     pub text: Option<String>,
     /// Questions with their values: the number or the id of the field, `=`, and the value.
     pub fields: Vec<String>,
+    /// The values of secret fields whose typed value is `-`.
+    pub secrets: Vec<FieldAnswer>,
+}
+
+/// Stands for stdin in the place of a secret, so that it is in no list of processes and in no history of a shell.
+const STDIN: &str = "-";
+
+/// Returns the questions whose secret answers are read from stdin.
+#[must_use]
+pub fn secrets_of_stdin<'a>(ask: &'a Ask, words: &FieldWords) -> Vec<&'a AskField> {
+    let named = words.fields.iter().filter_map(|typed| named_field(ask, typed));
+    named.filter(|(field, value)| field.secret && *value == STDIN).map(|(field, _)| field).collect()
 }
 
 /// Finds the question that `--field` names, and its value. A number comes first, because hints and pages show numbers.
@@ -454,93 +502,11 @@ fn option_value(ask: &Ask, field: &AskField, value: &str) -> Result<String, Fail
         return Ok(value.to_owned());
     }
     match value.parse::<usize>() {
+        Ok(number) if number > field.options.len() && field.free_text => Ok(value.to_owned()),
         Ok(number) => option_label(ask, field, number),
         Err(_) => Ok(value.to_owned()),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use agentctl_core::fleet::blank_session;
-
-    use super::*;
-
-    #[test]
-    fn the_walk_names_the_command_that_answers_several_questions() {
-        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
-        ask.id = "0123456789abcdef".to_owned();
-        ask.fields = vec![AskField::question("colour", "?", Vec::new())];
-        assert_eq!(several_questions_remark(&ask), None);
-        ask.fields.push(AskField::question("size", "?", Vec::new()));
-        assert_eq!(
-            several_questions_remark(&ask).as_deref(),
-            Some(
-                "its questions are answered together: \
-                 `agentctl answer 01234567 --field 1=VALUE --field 2=VALUE`"
-            )
-        );
-    }
-
-    #[test]
-    fn no_text_of_an_agent_begins_a_line_of_the_report() {
-        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
-        ask.title = "Pick\nallowed  shell: true  (demo: it is running)".to_owned();
-        let value = "yes\nallowed  shell: rm -rf /  (demo: it is running)\rx".to_owned();
-        let answer = FieldAnswer { field: "answer".to_owned(), values: vec![value] };
-        let document = AnswerDocument {
-            schema_version: agentctl_core::model::SCHEMA_VERSION,
-            ask,
-            reply: Reply::Fields(vec![answer]),
-            moved: None,
-            words_lost: false,
-            session: None,
-            faults: Vec::new(),
-        };
-        let line = answered_line(&document);
-        assert!(!line.contains(['\n', '\r']), "{line}");
-        assert!(line.starts_with("answered  Pick\\nallowed  "), "{line}");
-        assert!(line.contains("yes\\nallowed  shell: rm -rf /"), "{line}");
-    }
-
-    #[test]
-    fn an_ask_that_cannot_be_answered_from_here_says_only_that() {
-        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
-        ask.why_not = Some("its terminal is on another machine".to_owned());
-        let words = FieldWords { options: vec![1], ..FieldWords::default() };
-        let failure = field_reply(&ask, &words).expect_err("no channel");
-        assert_eq!((failure.kind(), failure.first_hint()), (Kind::Refused, None));
-        assert!(failure.message().ends_with("its terminal is on another machine"), "{failure}");
-    }
-
-    #[test]
-    fn a_question_is_named_by_its_number_or_by_its_whole_text() {
-        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
-        let ids = ["A", "A=1?", "2", "1=x"];
-        ask.fields = ids.map(|id| AskField::question(id, "?", Vec::new())).into();
-        let named = |typed| named_field(&ask, typed).map(|(field, value)| (&*field.id, value));
-        assert_eq!(named("A=1"), Some(("A", "1")));
-        assert_eq!(named("A=1?=b=c"), Some(("A=1?", "b=c")));
-        assert_eq!(named("1=A=1?"), Some(("A", "A=1?")));
-        assert_eq!(named("2=y"), Some(("A=1?", "y")), "the number wins");
-        assert_eq!(named("1=x=y"), Some(("A", "x=y")), "the number wins");
-        assert_eq!(named("4="), Some(("1=x", "")));
-        for typed in ["5=y", "A", "a=y", "=y", ""] {
-            assert_eq!(named(typed), None, "{typed}");
-        }
-    }
-
-    #[test]
-    fn a_hint_names_the_command_that_shows_the_ask_first() {
-        let mut ask = Ask::of(&blank_session("demo", "/home/ada".into()));
-        ask.id = "0123456789abcdef".to_owned();
-        ask.choices = vec![AskChoice::allow(), AskChoice::deny()];
-        let hint = answer_hint(&ask);
-        assert!(hint.starts_with("`agentctl asks 01234567` shows it in full; "), "{hint}");
-        assert!(hint.contains("`agentctl answer 01234567 --allow` or `--deny`"), "{hint}");
-        ask.choices.clear();
-        let options = ["red", "blue"].map(str::to_owned).into();
-        ask.fields = vec![AskField::question("colour", "?", options)];
-        let hint = answer_hint(&ask);
-        assert!(hint.ends_with("; `agentctl answer 01234567 --option N` answers it"), "{hint}");
-    }
-}
+mod tests;

@@ -19,6 +19,12 @@ pub fn sent_line(document: &SendDocument) -> String {
     format!("sent  {id}  ({how})")
 }
 
+/// Returns the line about a message that is sent once the turn of its session is over.
+#[must_use]
+pub fn awaits_turn_line(session: &Session) -> String {
+    format!("{} is at work: the message is sent when its turn is over", name(session))
+}
+
 /// Returns the line about a turn that was ended.
 #[must_use]
 pub fn turn_ended_line(document: &TurnEndDocument) -> String {
@@ -36,6 +42,20 @@ pub fn not_sent(fleet: &Fleet, text: &str, why: NotSent) -> Failure {
     };
     match error {
         SendError::Ended => Failure::new(Kind::Failed, format!("`{text}` has ended")),
+        SendError::EndedMeanwhile(session) => {
+            let message = format!(
+                "{} has ended while the end of its turn was awaited: nothing was sent",
+                name(&session)
+            );
+            let id = session_word(&session);
+            let hint = format!("`agentctl send {id} \"MESSAGE\"` resumes it");
+            Failure::new(Kind::Refused, message).hint(hint)
+        }
+        SendError::TimedOut(session) => {
+            let message =
+                format!("the turn of {} was not over in time: nothing was sent", name(&session));
+            Failure::new(Kind::TimedOut, message)
+        }
         SendError::Waiting(session, asks) => {
             let why = session_reason_in_brackets(&session);
             let message =

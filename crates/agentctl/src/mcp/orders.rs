@@ -140,8 +140,12 @@ pub(super) fn send(
     let found = fleet.target(&session).map_err(|why| unresolved(&fleet, &session, why))?;
     let caller = fleet.answerer(std::process::id());
     check_not_above(&caller, &[found.target], "no message was sent to")?;
-    let message =
-        SendRequest { session: session.clone(), text: request.text.clone(), when_idle: false };
+    let message = SendRequest {
+        session: session.clone(),
+        text: request.text.clone(),
+        when_idle: false,
+        idle_timeout_ms: None,
+    };
     match fleet.send(&message) {
         Ok(document) => {
             let failure = unconfirmed(&document);

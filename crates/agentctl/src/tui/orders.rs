@@ -72,8 +72,12 @@ fn answer(fleet: &Fleet, ask: &str, reply: &Reply) -> Result<Vec<String>, Failur
 /// Sends a message to a live session; an ended one is resumed with it.
 fn send(world: &World, session: &str, text: &str) -> Result<Vec<String>, Failure> {
     let fleet = &world.fleet;
-    let request =
-        SendRequest { session: session.to_owned(), text: text.to_owned(), when_idle: false };
+    let request = SendRequest {
+        session: session.to_owned(),
+        text: text.to_owned(),
+        when_idle: false,
+        idle_timeout_ms: None,
+    };
     match fleet.send(&request) {
         Ok(document) => match unconfirmed(&document) {
             None => Ok(vec![sent_line(&document)]),

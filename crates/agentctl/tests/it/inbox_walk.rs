@@ -46,14 +46,14 @@ impl HeldLock {
 }
 
 /// A program on a terminal, typed to step by step.
-struct Typing {
+pub(crate) struct Typing {
     child: Child,
     keyboard: File,
     shown: Arc<Mutex<String>>,
 }
 
 impl Typing {
-    fn start(home: &TestHome, args: &[&str]) -> Self {
+    pub(crate) fn start(home: &TestHome, args: &[&str]) -> Self {
         Self::start_after(home, args, "")
     }
 
@@ -78,7 +78,7 @@ impl Typing {
         Self { child, keyboard, shown }
     }
 
-    fn until_shown(&self, text: &str) {
+    pub(crate) fn until_shown(&self, text: &str) {
         eventually(text, || self.shown.lock().expect("whole").contains(text).then_some(()));
     }
 
@@ -94,7 +94,7 @@ impl Typing {
         self.keyboard.write_all(text.as_bytes()).expect("typed");
     }
 
-    fn code(&mut self) -> Option<i32> {
+    pub(crate) fn code(&mut self) -> Option<i32> {
         self.child.wait().expect("ended").code()
     }
 }

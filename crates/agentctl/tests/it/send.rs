@@ -15,7 +15,7 @@ use crate::inbox_bars::rounds;
 use crate::launched::{folder, launch, status, until_said, until_stopped};
 use crate::wait::Running;
 
-fn kept(home: &TestHome, cwd: &str, prompt: &str) -> String {
+pub(crate) fn kept(home: &TestHome, cwd: &str, prompt: &str) -> String {
     let id = launch(home, cwd, prompt, &["--keep"]);
     eventually("it rests", || (status(home, &id)["status"] == "idle").then_some(()));
     id
@@ -123,19 +123,6 @@ fn many_senders_at_once_lose_and_double_nothing() {
             assert_eq!(texts.get(text), Some(&1), "{text}");
         }
         assert!(!confirmed.is_empty());
-        assert_eq!(home.run(&["stop", &id]).code, Some(0));
-    });
-}
-
-#[test]
-fn when_idle_waits_for_the_end_of_the_turn() {
-    sandboxed(|| {
-        let home = home();
-        let id = kept(&home, "w", "x [[say:one]]");
-        assert_eq!(home.run(&["send", &id, "slow [[delay:1]] [[say:two]]"]).code, Some(0));
-        let sent = home.run(&["send", &id, "late [[say:three]]", "--when-idle"]);
-        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
-        assert!(sent.stdout.contains("turn begun"), "{}", sent.stdout);
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
     });
 }

@@ -202,9 +202,8 @@ fn is_as_shown(ask: &Ask, method: &str, params: &Value) -> Result<(), String> {
 /// Checks that a command is to run in the directory that was shown. A request of an older server names none.
 fn is_same_directory(shown: Option<&str>, asked: &Value) -> Result<(), String> {
     let Some(asked) = asked.as_str() else { return Ok(()) };
-    let is_same = shown.is_some_and(|shown| {
-        without_dots(Path::new(shown)) == without_dots(Path::new(asked))
-    });
+    let is_same =
+        shown.is_some_and(|shown| without_dots(Path::new(shown)) == without_dots(Path::new(asked)));
     if is_same { Ok(()) } else { Err(format!("it asks to run in {asked}")) }
 }
 

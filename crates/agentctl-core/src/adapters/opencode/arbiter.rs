@@ -22,7 +22,7 @@ const CONTRADICTION_TIMEOUT: Duration = Duration::from_millis(300);
 /// Pause between two looks at the call.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What became of a tool call whose request is settled.
+/// The state of a tool call whose request is settled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Ran,

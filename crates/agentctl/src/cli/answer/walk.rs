@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use agentctl_core::ask::{AsksRequest, Fleet, WaitingSessions};
 use agentctl_core::fleet::WaitingSession;
 use agentctl_core::inbox::OpenAsk;
-use agentctl_core::model::{Ask, AskChoice, Fault, Reply};
+use agentctl_core::model::{Ask, AskChoice, AskField, Fault, Reply};
 
 use super::super::asks::print_page;
 use super::{answer_found, open_ask, print};
@@ -182,8 +182,9 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
         let keys = keys(ask, ui.width().unwrap_or(usize::MAX));
         let typed = if is_secret { ui.prompt_hidden(&keys)? } else { ui.prompt(&keys)? };
         let Some(typed) = typed else { return Ok(Step::Quit) };
-        // A key counts in upper case too, and everything else is a text as it stands.
-        let word = typed.trim();
+        // A key counts in upper case too, and everything else is a text as it stands, its blanks included.
+        let line = typed.trim_end_matches(['\r', '\n']);
+        let word = line.trim();
         let key = if word.len() == 1 { word.to_ascii_lowercase() } else { word.to_owned() };
         let reply = match key.as_str() {
             "q" => return Ok(Step::Quit),
@@ -203,7 +204,7 @@ fn step(ui: &mut Ui, fleet: &Fleet, ask: &Ask) -> Result<Step, Failure> {
                 Reply::Deny { message: Some(message) }
             }
             "x" if ask.offers(AskChoice::STOP) => Reply::Stop,
-            _ => match typed_answer(ask, word) {
+            _ => match typed_answer(ask, line) {
                 Some(reply) => reply,
                 None => {
                     ui.note(remark.as_deref().unwrap_or("type one of the keys"));
@@ -236,14 +237,14 @@ fn typed_answer(ask: &Ask, text: &str) -> Option<Reply> {
     let numbers: Result<Vec<usize>, _> = words.map(str::parse).collect();
     let field = match ask.fields.as_slice() {
         [] => {
-            let key = AskChoice::always_key(text.parse().ok()?);
+            let key = AskChoice::always_key(text.trim().parse().ok()?);
             return ask.offers(&key).then_some(Reply::Always(key));
         }
         [field] => field,
         _ => return None,
     };
     let words = match numbers {
-        Ok(options) if !field.options.is_empty() => {
+        Ok(options) if is_offered(field, &options) => {
             if options.len() > 1 && !field.many {
                 return None;
             }
@@ -253,6 +254,12 @@ fn typed_answer(ask: &Ask, text: &str) -> Option<Reply> {
         _ => return None,
     };
     field_reply(ask, &words).ok()
+}
+
+/// Says whether these are numbers of options. Any other number is a text.
+fn is_offered(field: &AskField, options: &[usize]) -> bool {
+    let numbers = 1..=field.options.len();
+    !options.is_empty() && options.iter().all(|number| numbers.contains(number))
 }
 
 fn keys(ask: &Ask, width: usize) -> String {
