@@ -68,6 +68,14 @@ fn enter_words(shown: &ShownAsk) -> &'static str {
     if is_last { "Enter sends" } else { "Enter goes on" }
 }
 
+/// Returns the keys that choose an option or a rule: with ten of them a number is typed.
+fn number_keys(shown: &ShownAsk) -> String {
+    match shown.highest_number() {
+        highest @ ..=9 => format!("1-{highest}"),
+        highest => format!("1-{highest} and Enter:"),
+    }
+}
+
 /// Returns the keys that an ask takes now, each with its meaning: those of the question that is answered next.
 pub(super) fn key_words(shown: &ShownAsk, charset: Charset) -> Vec<String> {
     let ask = &shown.ask;
@@ -79,11 +87,14 @@ pub(super) fn key_words(shown: &ShownAsk, charset: Charset) -> Vec<String> {
     if let Some(field) = shown.field() {
         if !field.options.is_empty() {
             let many = if field.many { format!(", {}", enter_words(shown)) } else { String::new() };
-            words.push(format!("1-{} option{many}", field.options.len()));
+            words.push(format!("{} option{many}", number_keys(shown)));
         }
         if field.free_text {
             words.push("m answer in words".to_owned());
         }
+    }
+    if shown.field().is_none() && shown.highest_number() > 9 {
+        words.push(format!("{} rule", number_keys(shown)));
     }
     for choice in &ask.choices {
         let text = charset.spelled_in_line(&choice_text(choice));

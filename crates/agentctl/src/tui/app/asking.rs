@@ -208,6 +208,12 @@ impl ShownAsk {
     pub(super) fn field(&self) -> Option<&AskField> {
         self.ask.fields.get(self.given.len())
     }
+
+    /// Returns the highest number that chooses an option of the current question, or a rule.
+    pub(super) fn highest_number(&self) -> usize {
+        let rules = || self.ask.choices.iter().filter_map(AskChoice::rule_number).max();
+        self.field().map_or_else(|| rules().unwrap_or(0), |field| field.options.len())
+    }
 }
 
 /// Spells a line for this terminal and breaks it at its width: words between words, a command at the last column.
@@ -362,6 +368,9 @@ impl App {
                 _ => return self.refuse("choose one of the rules by its number"),
             },
             Command::Words => return self.begin_words(),
+            Command::Choose(digit) if shown.highest_number() > 9 => {
+                return self.begin_number(digit);
+            }
             Command::Choose(number) => return self.choose(number, actions),
             _ => {
                 let words = key_words(shown, self.charset).join(", ");
@@ -376,6 +385,32 @@ impl App {
         shown.is_delivering = true;
         actions.push(Action::Order(Order::Answer { ask: shown.ask.id.clone(), reply }));
         self.inform("the answer is being delivered …");
+    }
+
+    /// Begins the number of an option or of a rule with its first digit: a digit alone would choose one of the first
+    /// nine while the second digit is still to come.
+    fn begin_number(&mut self, digit: usize) {
+        let Some(shown) = &self.ask else { return };
+        let highest = shown.highest_number();
+        let words = match shown.field() {
+            Some(field) if field.many => format!("option 1-{highest}, Enter marks"),
+            Some(_) => format!("option 1-{highest}, Enter chooses"),
+            None => format!("rule 1-{highest}, Enter allows always"),
+        };
+        let purpose = Purpose::Number(shown.ask.id.clone(), words);
+        self.typed = Some(Typed::new(purpose, digit.to_string(), Secrecy::Shown));
+    }
+
+    /// Chooses the option or the rule whose number was typed. Any other text stays in the line, to be changed.
+    fn number_typed(&mut self, typed: Typed, actions: &mut Vec<Action>) {
+        let Some(shown) = &self.ask else { return };
+        let number = typed.text.trim().parse().unwrap_or(0);
+        if (1..=shown.highest_number()).contains(&number) {
+            return self.choose(number, actions);
+        }
+        let kind = if shown.field().is_some() { "option" } else { "rule" };
+        self.refuse(format!("there is no {kind} {}", typed.text.trim()));
+        self.typed = Some(typed);
     }
 
     /// Chooses an option of the current question, or a rule.
@@ -452,15 +487,22 @@ impl App {
 
     /// Uses the words that were typed for an ask, if it is still the one that is shown.
     pub(super) fn words_typed(&mut self, typed: Typed, clock: Clock, actions: &mut Vec<Action>) {
-        let (Purpose::Deny(id) | Purpose::Answer(id)) = &typed.purpose else { return };
+        let (id, command) = match &typed.purpose {
+            Purpose::Deny(id) | Purpose::Answer(id) => (id, Command::Words),
+            Purpose::Number(id, _) => (id, Command::Choose(0)),
+            _ => return,
+        };
         let is_same = self.ask.as_ref().is_some_and(|shown| shown.ask.id == *id);
         let Some(shown) = self.ask.as_ref().filter(|_| is_same) else {
             return self.refuse("the ask that these words were for is not shown any more");
         };
-        if let Err(guard) = may_answer(shown, self.focus, Command::Words, clock.ms) {
+        if let Err(guard) = may_answer(shown, self.focus, command, clock.ms) {
             // The words of an ask that is still open can be sent later.
             self.typed = (guard != AnswerGuard::Settled).then_some(typed);
             return self.refuse(guard.sentence());
+        }
+        if matches!(typed.purpose, Purpose::Number(..)) {
+            return self.number_typed(typed, actions);
         }
         let text = typed.text;
         match typed.purpose {

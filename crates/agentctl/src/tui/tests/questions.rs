@@ -1,12 +1,18 @@
 //! Answers to questions: options by their number, words as they stand, and several questions in one ask.
 
-use agentctl_core::model::{Ask, AskField, FieldAnswer, Reply};
+use agentctl_core::model::{Ask, AskChoice, AskField, AskScope, FieldAnswer, Reply};
 
+use super::frames::frame;
 use super::{Desk, WAITING, ask, session};
 use crate::tui::app::{Action, FailedOrder, Message, Order, OrderResult};
 use crate::tui::keys::{Focus, Key};
 
 const ASK: &str = "a7f319c200000000a7f319c200000000";
+
+const TWELVE: [&str; 12] = [
+    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve",
+];
 
 fn field(id: &str, options: &[&str]) -> AskField {
     let options = options.iter().map(|option| (*option).to_owned()).collect();
@@ -79,6 +85,93 @@ fn refuse(desk: &mut Desk, actions: &[Action]) {
 
 fn key_line(desk: &Desk) -> String {
     desk.app.ask_key_lines(78).join(" ")
+}
+
+#[test]
+fn with_ten_options_a_digit_begins_a_number_and_enter_sends_it() {
+    let mut twelve = desk(vec![field("number", &TWELVE)]);
+    assert_eq!(reply(&twelve.press(Key::Char('1'))), None, "it may go on: 10, 11, 12");
+    assert!(frame(&twelve).contains("option 1-12, Enter chooses: 1"), "{}", frame(&twelve));
+    twelve.press(Key::Char('2'));
+    assert_eq!(given(&twelve.press(Key::Enter)), answers(&[("number", &["twelve"])]));
+    let mut one = desk(vec![field("number", &TWELVE)]);
+    one.press(Key::Char('1'));
+    assert_eq!(given(&one.press(Key::Enter)), answers(&[("number", &["one"])]));
+    let mut nine = desk(vec![field("number", &TWELVE[..9])]);
+    assert_eq!(given(&nine.press(Key::Char('1'))), answers(&[("number", &["one"])]));
+}
+
+#[test]
+fn a_number_that_is_no_option_is_typed_on_and_escape_answers_nothing() {
+    let mut desk = desk(vec![field("number", &TWELVE)]);
+    for wrong in ["13", "1x", "1,2", "184467440737095516160"] {
+        assert_eq!(reply(&desk.type_keys(wrong)), None);
+        assert_eq!(reply(&desk.press(Key::Enter)), None, "{wrong}");
+        assert!(desk.notice().contains("there is no option"), "{}", desk.notice());
+        assert!(desk.app.typed.is_some(), "{wrong} can be changed");
+        desk.press(Key::Escape);
+        assert!(desk.app.typed.is_none());
+    }
+    desk.type_keys("13");
+    desk.press(Key::Enter);
+    desk.press(Key::Backspace);
+    desk.press(Key::Char('1'));
+    assert_eq!(given(&desk.press(Key::Enter)), answers(&[("number", &["eleven"])]));
+}
+
+#[test]
+fn the_guards_hold_before_a_number_is_typed_and_before_it_is_sent() {
+    let ask = question(vec![field("number", &TWELVE)]);
+    let mut desk = Desk::new((80, 40));
+    desk.look(&[session(WAITING, "waiting", 1, "Fix it")], vec![ask.clone()]);
+    desk.press(Key::Char('7'));
+    assert!(desk.app.typed.is_none(), "the list has the focus");
+    desk.press(Key::Enter);
+    desk.press(Key::Char('7'));
+    assert!(desk.app.typed.is_none(), "the ask has just appeared");
+    desk.ms = 1_000;
+    desk.type_keys("12");
+    desk.tell(Message::Resized(80, 36));
+    assert_eq!(reply(&desk.press(Key::Enter)), None, "the ask has moved");
+    assert!(desk.notice().contains("just appeared"), "{}", desk.notice());
+    desk.ms = 3_000;
+    assert_eq!(given(&desk.press(Key::Enter)), answers(&[("number", &["twelve"])]));
+    // The ask is settled while the number is typed.
+    let mut settled = desk_of(&ask, (80, 40));
+    settled.type_keys("12");
+    settled.look(&[session(WAITING, "running", 0, "Fix it")], Vec::new());
+    assert_eq!(reply(&settled.press(Key::Enter)), None);
+    // The end of the ask has not been shown.
+    let mut unread = desk_of(&ask, (80, 12));
+    unread.press(Key::Char('1'));
+    assert!(unread.app.typed.is_none(), "{}", frame(&unread));
+    assert!(unread.notice().contains("goes on below"), "{}", unread.notice());
+}
+
+#[test]
+fn with_ten_rules_a_digit_begins_a_number_too() {
+    let mut many_rules = ask(ASK, WAITING, "npm test");
+    let rule = |number| AskChoice::always(number, format!("rule {number}"), AskScope::Session);
+    many_rules.choices = (1..=11).map(rule).collect();
+    let mut desk = desk_of(&many_rules, (80, 50));
+    assert_eq!(reply(&desk.press(Key::Char('1'))), None);
+    assert!(frame(&desk).contains("rule 1-11, Enter allows always: 1"), "{}", frame(&desk));
+    desk.press(Key::Char('1'));
+    assert_eq!(reply(&desk.press(Key::Enter)), Some(Reply::Always("always:11".into())));
+    many_rules.choices.truncate(9);
+    let mut nine = desk_of(&many_rules, (80, 50));
+    assert_eq!(reply(&nine.press(Key::Char('1'))), Some(Reply::Always("always:1".into())));
+}
+
+#[test]
+fn numbers_of_two_digits_mark_options_where_several_may_be_chosen() {
+    let mut desk = desk(vec![many("numbers", &TWELVE)]);
+    for number in ["12", "3", "11", "11"] {
+        desk.type_keys(number);
+        assert_eq!(reply(&desk.press(Key::Enter)), None, "it is marked");
+    }
+    assert!(key_line(&desk).contains("chosen: 12, 3 "), "{}", key_line(&desk));
+    assert_eq!(given(&desk.press(Key::Enter)), answers(&[("numbers", &["three", "twelve"])]));
 }
 
 #[test]
