@@ -19,7 +19,6 @@ pub(crate) use self::asking::{ShownAsk, may_answer};
 pub(crate) use self::detail::MAX_TALK_LINES;
 pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};
 pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
-#[cfg(test)]
 pub(crate) use self::settled::Settlement;
 pub(crate) use self::typing::{Purpose, Secrecy, Typed};
 use super::charset::Charset;

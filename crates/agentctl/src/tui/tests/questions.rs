@@ -245,3 +245,42 @@ fn several_options_of_several_questions_are_delivered_in_their_order() {
     let expected = answers(&[("first", &["3", "1"]), ("second", &["b", "a"])]);
     assert_eq!(given(&desk.press(Key::Enter)), expected);
 }
+
+#[test]
+fn a_settled_ask_that_is_cut_says_so() {
+    let ask = question(vec![field("number", &TWELVE)]);
+    for size in [(120, 20), (80, 20), (60, 15)] {
+        for status in ["running", "waiting", "idle"] {
+            let mut desk = Desk::new(size);
+            desk.look(&[session(WAITING, "waiting", 1, "Fix it")], vec![ask.clone()]);
+            assert!(frame(&desk).contains("more below"), "{}", frame(&desk));
+            desk.look(&[session(WAITING, status, 1, "Fix it")], Vec::new());
+            let settled = frame(&desk);
+            assert!(settled.contains(&format!("settled: the session is {status}")), "{settled}");
+            assert!(settled.contains("more below"), "{settled}");
+        }
+    }
+    let mut whole = Desk::new((80, 50));
+    whole.look(&[session(WAITING, "waiting", 1, "Fix it")], vec![ask]);
+    whole.look(&[session(WAITING, "running", 1, "Fix it")], Vec::new());
+    assert!(!frame(&whole).contains("more below"), "{}", frame(&whole));
+}
+
+/// The longest sentences leave no room for the words on a narrow screen.
+#[test]
+fn a_settled_ask_that_is_cut_says_so_on_60_columns_after_each_end() {
+    let ask = question(vec![AskField { many: true, ..field("number", &TWELVE) }]);
+    for is_unclear in [false, true] {
+        let mut desk = desk_of(&ask, (60, 15));
+        desk.press(Key::Char('G'));
+        let actions = words(&mut desk, "thirteen");
+        desk.look(&[session(WAITING, "running", 0, "Fix it")], Vec::new());
+        let order = Order::Answer { ask: ASK.into(), reply: reply(&actions).expect("an answer") };
+        let lines = Err(FailedOrder { lines: vec!["error: lost".into()], is_unclear });
+        desk.tell(Message::Done(OrderResult { order, lines }));
+        desk.app.ask.as_mut().expect("a settled ask").first = 0;
+        let shown = frame(&desk);
+        let bar = shown.lines().find(|line| line.contains("settled")).unwrap_or_default();
+        assert!(bar.contains("more below") || bar.contains('↓'), "{shown}");
+    }
+}
