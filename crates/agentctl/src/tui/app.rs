@@ -250,7 +250,7 @@ pub(crate) struct App {
     /// The number of orders that are under way.
     pub(crate) open_orders: usize,
     /// The user leaves once the orders are done.
-    is_leaving: bool,
+    pub(crate) is_leaving: bool,
     /// No key was pressed since the last order.
     is_untouched: bool,
     /// The message that was refused last, and its session.

@@ -37,8 +37,8 @@ const LEAVE_LIMIT: Duration = Duration::from_millis(500);
 
 /// The functions that a screen calls from its threads.
 pub struct ScreenCalls {
-    /// Ctrl-C, the first time; true if the program has to finish something and leaves by itself. The second Ctrl-C
-    /// leaves.
+    /// Ctrl-C; true if the program has to finish something and leaves by itself. It is called for each Ctrl-C, and the
+    /// program tells a second one, which leaves, from the first one.
     pub stay: Box<dyn Fn() -> bool + Send + Sync>,
     /// The user leaves: `q`, or a signal that ends the program.
     pub leave: Box<dyn Fn() + Send + Sync>,
@@ -265,7 +265,7 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
             terminal.is_stale.store(true, Ordering::SeqCst);
             (calls.redraw)();
         };
-        let (mut is_leaving, mut has_stayed) = (false, false);
+        let mut is_leaving = false;
         for signal in signals.forever() {
             match signal {
                 SIGTSTP => {
@@ -285,7 +285,7 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
                 _ if is_leaving => {
                     let _ended = signal_hook::low_level::emulate_default_handler(signal);
                 }
-                SIGINT if !has_stayed && (calls.stay)() => has_stayed = true,
+                SIGINT if (calls.stay)() => {}
                 SIGINT | SIGTERM | SIGHUP => {
                     is_leaving = true;
                     if !terminal.leave_in_time() {
