@@ -82,7 +82,7 @@ impl Eye {
 
     /// Presses the key of an answer until the guard lets it through.
     #[track_caller]
-    fn answer(&self, key: &str, is_so: impl Fn(&str) -> bool) {
+    pub(crate) fn answer(&self, key: &str, is_so: impl Fn(&str) -> bool) {
         self.press(key);
         eventually("the answer is taken", || {
             let text = self.text();

@@ -4,6 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use testkit::{Dice, TestHome, eventually, sandboxed};
 
+use crate::claude_code_asks::{Asking, hook_input};
 use crate::daemon::signal;
 use crate::home;
 use crate::launched::{folder, launch, script, status, until_said, until_stopped};
@@ -177,6 +178,43 @@ fn a_session_that_begins_to_wait_notifies_the_terminal_on_request() {
         assert_eq!(home.run(&["stop", &id]).code, Some(0));
         for watching in [&bell, &quiet] {
             watching.press(b"q");
+        }
+    });
+}
+
+/// Labels that are numbers, and words that are one: an answer is what was chosen and typed.
+#[test]
+fn several_questions_are_answered_with_the_chosen_options_and_the_typed_words() {
+    let question = |text: &str, labels: &[&str]| {
+        let option = |label: &&str| serde_json::json!({"label": label, "description": "x"});
+        let options: Vec<Value> = labels.iter().map(option).collect();
+        serde_json::json!({"question": text, "header": "x", "options": options, "multiSelect": false})
+    };
+    let mut input = hook_input("");
+    input["tool_name"] = "AskUserQuestion".into();
+    input["tool_input"] = serde_json::json!({"questions": [
+        question("How many?", &["3", "2", "1"]), question("Which port?", &["80", "443"]),
+    ]});
+    sandboxed(|| {
+        for size in [(80, 24), (60, 15)] {
+            let more = serde_json::json!({"status": "busy", "entrypoint": "sdk-cli"});
+            let mut asking = Asking::new(&more, input.to_string().as_bytes());
+            asking.ask();
+            let eye = Eye::start(&mut asking.claude.home, size, &["top"]);
+            eye.until("the ask is shown", |text| text.contains("How many?"));
+            eye.press("\r");
+            eye.until("the ask has the focus", |text| text.contains("question 1 of 2:"));
+            // Its end must have been shown.
+            eye.press("G");
+            eye.answer("1", |text| text.contains("question 2 of 2:"));
+            eye.press("m8080\r");
+            let decision = eventually("it is delivered", || {
+                serde_json::from_str::<Value>(&asking.decision()).ok()
+            });
+            let answers = &decision["hookSpecificOutput"]["decision"]["updatedInput"]["answers"];
+            let expected = serde_json::json!({"How many?": "3", "Which port?": "8080"});
+            assert_eq!(*answers, expected, "{decision}");
+            eye.press("q");
         }
     });
 }
