@@ -6,6 +6,7 @@
 mod app;
 mod charset;
 mod input;
+mod interrupts;
 mod keys;
 mod layout;
 mod newest;
@@ -21,7 +22,6 @@ mod tests;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,7 @@ use agentctl_core::model::Time;
 
 use self::app::{Action, App, Clock, Message};
 use self::charset::Charset;
+use self::interrupts::Interrupts;
 use self::newest::NewestLook;
 use self::orders::Orders;
 use self::pages::Pages;
@@ -70,10 +71,10 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
     };
     let (sender, messages) = channel();
     let newest = NewestLook::default();
-    let is_delivering = Arc::new(AtomicBool::new(false));
+    let interrupts = Arc::new(Interrupts::default());
     // Watching may fail, so it begins before the screen is entered.
     let sessions = Sessions::open(&fleet, loaded.source_faults(), form.is_notified)?;
-    let screen = Screen::open_with_keys(calls(&sender, &is_delivering))?;
+    let screen = Screen::open_with_keys(calls(&sender, &interrupts))?;
     let screen = Arc::new(screen);
     screen::spawn_key_thread(sender.clone());
     let threads = Threads {
@@ -87,8 +88,7 @@ pub fn run(loaded: &Loaded, form: TopForm) -> Outcome {
     app.charset = if form.has_unicode { Charset::Unicode } else { Charset::Ascii };
     let host = Arc::clone(&fleet.host);
     let (painter, began) = (Painter::new(), Instant::now());
-    Top { app, screen, threads, is_delivering, newest, palette, host, painter, began }
-        .show(&messages)
+    Top { app, screen, threads, interrupts, newest, palette, host, painter, began }.show(&messages)
 }
 
 /// The sessions of this machine, and the settings of orders.
@@ -101,13 +101,11 @@ struct World {
 }
 
 /// Reports signals and other sizes of the terminal as messages.
-fn calls(sender: &Sender<Message>, is_delivering: &Arc<AtomicBool>) -> ScreenCalls {
+fn calls(sender: &Sender<Message>, interrupts: &Arc<Interrupts>) -> ScreenCalls {
     let (leaving, resized, interrupted) = (sender.clone(), sender.clone(), sender.clone());
-    let is_delivering = Arc::clone(is_delivering);
+    let interrupts = Arc::clone(interrupts);
     ScreenCalls {
-        stay: Box::new(move || {
-            is_delivering.load(Ordering::SeqCst) && interrupted.send(Message::Interrupt).is_ok()
-        }),
+        stay: Box::new(move || interrupts.stays() && interrupted.send(Message::Interrupt).is_ok()),
         leave: Box::new(move || {
             let _unheard = leaving.send(Message::Leave);
         }),
@@ -131,8 +129,7 @@ struct Top {
     app: App,
     screen: Arc<Screen>,
     threads: Threads,
-    /// An order is under way.
-    is_delivering: Arc<AtomicBool>,
+    interrupts: Arc<Interrupts>,
     newest: NewestLook,
     palette: Palette,
     host: Arc<Host>,
@@ -197,7 +194,7 @@ impl Top {
         let clock = Clock { ms, now: self.host.now() };
         let mut leaves = false;
         let actions = self.app.update(message, clock);
-        self.is_delivering.store(self.app.open_orders > 0, Ordering::SeqCst);
+        self.interrupts.note(self.app.open_orders > 0, self.app.is_leaving);
         for action in actions {
             match action {
                 Action::Leave => leaves = true,

@@ -52,6 +52,13 @@ impl PseudoTerminal {
         String::from_utf8_lossy(&lock(&self.output)).into_owned()
     }
 
+    /// Returns the output behind so many bytes.
+    #[must_use]
+    pub fn output_since(&self, bytes: usize) -> String {
+        let output = lock(&self.output);
+        String::from_utf8_lossy(output.get(bytes..).unwrap_or_default()).into_owned()
+    }
+
     /// Returns how many bytes were written until now.
     #[must_use]
     pub fn output_length(&self) -> usize {

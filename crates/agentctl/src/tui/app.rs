@@ -19,7 +19,6 @@ pub(crate) use self::asking::{ShownAsk, may_answer};
 pub(crate) use self::detail::MAX_TALK_LINES;
 pub(crate) use self::detail::{DETAILS, Detail, Page, PageLine, PageLineKind, Talk};
 pub(crate) use self::rows::{Filter, RowList, SessionKey, TopRow};
-#[cfg(test)]
 pub(crate) use self::settled::Settlement;
 pub(crate) use self::typing::{Purpose, Secrecy, Typed};
 use super::charset::Charset;
@@ -251,7 +250,7 @@ pub(crate) struct App {
     /// The number of orders that are under way.
     pub(crate) open_orders: usize,
     /// The user leaves once the orders are done.
-    is_leaving: bool,
+    pub(crate) is_leaving: bool,
     /// No key was pressed since the last order.
     is_untouched: bool,
     /// The message that was refused last, and its session.

@@ -4,6 +4,7 @@ mod asks;
 mod frames;
 mod lists;
 mod notices;
+mod questions;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -85,6 +85,11 @@ impl Canvas {
         end
     }
 
+    /// Returns how many columns are left for the words at the right end of a rule, behind a title of so many columns.
+    fn rule_room(&self, title: usize) -> usize {
+        usize::from(self.width()).saturating_sub(title + 5)
+    }
+
     /// Writes a line across a pane: a title, and words at its right end.
     fn rule(&mut self, line: u16, title: &[(String, Style)], right: &str) {
         let dash = "─".repeat(usize::from(self.width()));
@@ -95,7 +100,7 @@ impl Canvas {
             column = self.text((column, line), text, *style);
         }
         // Words that do not fit are left out.
-        let room = usize::from(self.width().saturating_sub(column + 4));
+        let room = self.rule_room(usize::from(column) - 1);
         if (1..=room).contains(&columns(right)) {
             let wide = u16::try_from(columns(right)).unwrap_or(0);
             let begin = self.width().saturating_sub(wide + 3);

@@ -37,8 +37,8 @@ const LEAVE_LIMIT: Duration = Duration::from_millis(500);
 
 /// The functions that a screen calls from its threads.
 pub struct ScreenCalls {
-    /// Ctrl-C, the first time; true if the program has to finish something and leaves by itself. The second Ctrl-C
-    /// leaves.
+    /// Ctrl-C; true if the program has to finish something and leaves by itself. It is called for each Ctrl-C, and the
+    /// program tells a second one, which leaves, from the first one.
     pub stay: Box<dyn Fn() -> bool + Send + Sync>,
     /// The user leaves: `q`, or a signal that ends the program.
     pub leave: Box<dyn Fn() + Send + Sync>,
@@ -59,6 +59,8 @@ struct Terminal {
     output: File,
     before: Option<Termios>,
     is_entered: Mutex<bool>,
+    /// The screen was left for good.
+    is_over: AtomicBool,
     /// The terminal has another size or was cleared since the last frame.
     is_stale: AtomicBool,
     /// The program reads the keys itself.
@@ -106,6 +108,7 @@ impl Screen {
             output,
             before,
             is_entered: Mutex::new(false),
+            is_over: AtomicBool::new(false),
             is_stale: AtomicBool::new(true),
             has_all_keys: keys == Keys::None,
             has_mouse: AtomicBool::new(false),
@@ -133,7 +136,7 @@ impl Screen {
 
     /// Leaves the screen for good: the terminal is as it was.
     pub fn leave(&self) {
-        self.terminal.leave();
+        self.terminal.leave_for_good();
     }
 
     /// Turns the reports of the mouse on or off.
@@ -181,7 +184,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        self.terminal.leave();
+        self.terminal.leave_for_good();
     }
 }
 
@@ -192,6 +195,9 @@ impl Terminal {
 
     fn enter(&self) {
         let mut is_entered = self.lock();
+        if self.is_over.load(Ordering::SeqCst) {
+            return;
+        }
         if let Some(before) = &self.before {
             let mut without_lines = before.clone();
             without_lines.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
@@ -211,6 +217,13 @@ impl Terminal {
         if self.has_mouse.load(Ordering::SeqCst) {
             self.write_now(ENTER_MOUSE);
         }
+    }
+
+    /// Leaves the screen, which is not entered again: a signal may come while the program starts, and another one that
+    /// continues it while it ends.
+    fn leave_for_good(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.leave();
     }
 
     fn leave(&self) {
@@ -265,7 +278,7 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
             terminal.is_stale.store(true, Ordering::SeqCst);
             (calls.redraw)();
         };
-        let (mut is_leaving, mut has_stayed) = (false, false);
+        let mut is_leaving = false;
         for signal in signals.forever() {
             match signal {
                 SIGTSTP => {
@@ -285,9 +298,10 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
                 _ if is_leaving => {
                     let _ended = signal_hook::low_level::emulate_default_handler(signal);
                 }
-                SIGINT if !has_stayed && (calls.stay)() => has_stayed = true,
+                SIGINT if (calls.stay)() => {}
                 SIGINT | SIGTERM | SIGHUP => {
                     is_leaving = true;
+                    terminal.is_over.store(true, Ordering::SeqCst);
                     if !terminal.leave_in_time() {
                         // The thread that draws waits for the terminal and would not end the process.
                         let _ended = signal_hook::low_level::emulate_default_handler(signal);
@@ -296,6 +310,7 @@ fn spawn_signal_thread(terminal: &Arc<Terminal>, calls: &Arc<ScreenCalls>) -> io
                 }
                 // The others end the process in their own way.
                 _ => {
+                    terminal.is_over.store(true, Ordering::SeqCst);
                     terminal.leave_in_time();
                     let _ended = signal_hook::low_level::emulate_default_handler(signal);
                 }
@@ -361,24 +376,48 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_panic_leaves_the_terminal_as_it_was() {
+    /// A terminal: the end of the emulator and the end of the program.
+    fn terminal() -> (OwnedFd, File) {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&controller).expect("granted");
         unlockpt(&controller).expect("unlocked");
         let name = ptsname(&controller, Vec::new()).expect("a name");
         let side = File::options().read(true).write(true).open(name.to_str().expect("UTF-8"));
-        let side = side.expect("opened");
-        let modes = |side: &File| tcgetattr(side).expect("settings").local_modes;
-        let before = modes(&side);
+        (controller, side.expect("opened"))
+    }
+
+    fn screen_on(side: &File) -> Screen {
         let calls = ScreenCalls {
             stay: Box::new(|| false),
             leave: Box::new(|| {}),
             redraw: Box::new(|| {}),
         };
         let clone = || side.try_clone().expect("cloned");
-        let screen =
-            Screen::open_on((clone().into(), clone()), Keys::Quit, calls).expect("entered");
+        Screen::open_on((clone().into(), clone()), Keys::Quit, calls).expect("entered")
+    }
+
+    fn modes(side: &File) -> LocalModes {
+        tcgetattr(side).expect("settings").local_modes
+    }
+
+    /// A signal that ends the program may come before the screen is entered, or one that continues it while it ends.
+    #[test]
+    fn a_screen_that_was_left_for_good_is_not_entered_again() {
+        let (controller, side) = terminal();
+        let before = modes(&side);
+        let screen = screen_on(&side);
+        screen.leave();
+        assert_eq!(modes(&side), before);
+        screen.terminal.enter();
+        assert_eq!(modes(&side), before);
+        assert!(written(controller).ends_with("\x1b[?25h\x1b[?1049l"));
+    }
+
+    #[test]
+    fn a_panic_leaves_the_terminal_as_it_was() {
+        let (controller, side) = terminal();
+        let before = modes(&side);
+        let screen = screen_on(&side);
         screen.draw(&["a row".to_owned()]).expect("drawn");
         assert_ne!(modes(&side), before, "keys are read one by one");
         // The screen is not dropped by the panic: only the hook restores the terminal.

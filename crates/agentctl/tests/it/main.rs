@@ -120,6 +120,7 @@ mod terminal;
 mod tidy;
 mod time_zone;
 mod top;
+mod top_orders;
 mod typed;
 mod unwritable;
 mod usage_errors;

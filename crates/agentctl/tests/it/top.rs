@@ -19,7 +19,7 @@ use crate::terminal::Terminal;
 /// `top` on a terminal, and the terminal's own idea of what is on its screen.
 pub(crate) struct Eye {
     terminal: Terminal,
-    child: Child,
+    pub(crate) child: Child,
     parser: Arc<Mutex<vt100::Parser>>,
     before: Termios,
 }
@@ -82,7 +82,7 @@ impl Eye {
 
     /// Presses the key of an answer until the guard lets it through.
     #[track_caller]
-    fn answer(&self, key: &str, is_so: impl Fn(&str) -> bool) {
+    pub(crate) fn answer(&self, key: &str, is_so: impl Fn(&str) -> bool) {
         self.press(key);
         eventually("the answer is taken", || {
             let text = self.text();
@@ -95,7 +95,7 @@ impl Eye {
 
     /// Checks that the terminal is as it was before, with the lines that were on it.
     #[track_caller]
-    fn is_given_back(&self) {
+    pub(crate) fn is_given_back(&self) {
         self.is_restored();
         eventually("the lines before are there again", || {
             self.text().contains("before").then_some(())
@@ -104,11 +104,12 @@ impl Eye {
 
     /// Checks the settings and modes of the terminal.
     #[track_caller]
-    fn is_restored(&self) {
+    pub(crate) fn is_restored(&self) {
         let after = tcgetattr(&self.terminal.controller).expect("settings");
         assert_eq!(after.local_modes, self.before.local_modes);
         assert_eq!(after.input_modes, self.before.input_modes);
         assert_eq!(after.output_modes, self.before.output_modes);
+        assert_eq!(after.control_modes, self.before.control_modes);
         eventually("the screen before is there again", || {
             let parser = self.parser.lock().expect("whole");
             let screen = parser.screen();

@@ -21,9 +21,24 @@ const STILLS: [(&str, &[&str]); 4] = [
     ("logs", &["logs", "infra"]),
 ];
 
-/// The whole screen of `top`, as wide as most terminals.
+/// The whole screen of `top`.
 const TOP: &str = "top";
-const TOP_SIZE: (u16, u16) = (80, 24);
+const TOP_LINES: u16 = 22;
+
+/// The agents of the picture of `top`, each in a folder of the home: its name, its prompt, and the status that the
+/// picture waits for. The last one is selected.
+const TOP_AGENTS: [(&str, &str, &str); 4] = [
+    ("notes", "Summarise yesterday's notes [[say:Three open points, all yours.]]", "1 idle"),
+    ("api", "Run the test suite [[tool:echo running 214 tests; exec sleep 600]]", "1 running"),
+    ("site", "Rename the brand everywhere [[ask:Also in the archived posts?]]", "1 waiting"),
+    (
+        "shop",
+        "Fix the login test [[tool:cat login.test.ts]] \
+         [[say:The test still uses the old cookie. I fix it and run it.]] \
+         [[permit:npm test -- login]]",
+        "2 waiting",
+    ),
+];
 
 /// The moving picture.
 const WATCH: &str = "watch";
@@ -41,6 +56,7 @@ fn main() {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|w| w == name);
     let folder = PathBuf::from(folder);
     std::fs::create_dir_all(&folder).expect("the folder of the pictures");
+    let program = std::fs::canonicalize(program).expect("the program");
     let mut stage = Stage::set(&program);
     for (name, arguments) in STILLS {
         if is_wanted(name) {
@@ -56,7 +72,7 @@ fn main() {
     }
     if is_wanted(TOP) {
         let title = "agentctl top: an agent asks for a permission";
-        write((&folder, TOP, TOP_SIZE.0), title, &[stage.top()]);
+        write((&folder, TOP, COLUMNS), title, &[Stage::empty(&program).top()]);
     }
 }
 
@@ -75,18 +91,22 @@ struct Stage {
 }
 
 impl Stage {
-    /// Starts the demo.
-    fn set(program: &str) -> Self {
-        let program = std::fs::canonicalize(program).expect("the program");
+    /// Makes a home without agents.
+    fn empty(program: &Path) -> Self {
         let mut home = TestHome::new(program.to_str().expect("UTF-8"));
         home.set("COLUMNS", "");
         home.set("NO_COLOR", "");
         home.set("TERM", "xterm-256color");
         home.set("LANG", "C.UTF-8");
         home.set("PAGER", "cat");
-        let started = home.run(&["demo"]);
+        Self { home, ids: BTreeMap::new() }
+    }
+
+    /// Starts the demo.
+    fn set(program: &Path) -> Self {
+        let mut stage = Self::empty(program);
+        let started = stage.home.run(&["demo"]);
         assert_eq!(started.code, Some(0), "{}", started.stderr);
-        let mut stage = Self { home, ids: BTreeMap::new() };
         stage.learn_ids();
         stage
     }
@@ -140,32 +160,30 @@ impl Stage {
 
     /// Draws `top` while an agent asks for a permission.
     fn top(&mut self) -> StyledScreen {
-        let prompt = "Fix the login test [[tool:cat login.test.ts]] \
-            [[say:The test still uses the old cookie. I fix it and run it.]] \
-            [[permit:npm test -- login]]";
-        let shop = self.home.path().join("shop");
-        std::fs::create_dir_all(&shop).expect("a directory");
-        std::fs::write(shop.join("login.test.ts"), "expect(cookie).toBe('sid')\n")
-            .expect("written");
-        let place = shop.to_str().expect("UTF-8");
-        let launched =
-            self.home.run(&["launch", "demo", "--name", "login", "--cwd", place, "-p", prompt]);
-        assert_eq!(launched.code, Some(0), "{}", launched.stderr);
-        self.ids.insert(launched.stdout.trim().to_owned(), fixed_id("login"));
+        self.home.write("shop/login.test.ts", "expect(cookie).toBe('sid')\n");
         let mut command = self.home.command(&["top"]);
-        let mut terminal = PseudoTerminal::start(&mut command, TOP_SIZE.0, TOP_SIZE.1);
-        let waits = |text: &str| {
+        let mut terminal = PseudoTerminal::start(&mut command, COLUMNS, TOP_LINES);
+        let until = |terminal: &PseudoTerminal, text: &str| {
             eventually(&format!("top shows {text}"), || {
                 let screen = StyledScreen::of(&terminal.output());
                 screen.text().contains(text).then_some(screen)
             })
         };
-        waits("npm test -- login");
+        for (name, prompt, status) in TOP_AGENTS {
+            let place = self.home.path().join(name);
+            std::fs::create_dir_all(&place).expect("a directory");
+            let place = place.to_str().expect("UTF-8");
+            let kept = if status == "1 idle" { &["--keep"][..] } else { &[] };
+            let launch = ["launch", "demo", "--name", name, "--cwd", place, "-p", prompt];
+            let launched = self.home.run(&[&launch, kept].concat());
+            assert_eq!(launched.code, Some(0), "{}", launched.stderr);
+            self.ids.insert(launched.stdout.trim().to_owned(), fixed_id(name));
+            until(&terminal, status);
+        }
+        terminal.press("g");
+        until(&terminal, "npm test -- login");
         terminal.press("\r");
-        let screen = eventually("the ask has the focus", || {
-            let screen = StyledScreen::of(&terminal.output());
-            screen.text().contains("Esc back to the list").then_some(screen)
-        });
+        let screen = until(&terminal, "Esc back to the list");
         terminal.press("q");
         let _left = terminal.ended();
         StyledScreen::of(&self.fixed(&screen.printed()))

@@ -2,7 +2,7 @@
 
 use agentctl_core::model::{Ask, AskChoice};
 
-use super::App;
+use super::{App, ShownAsk};
 use crate::face::choice_text;
 use crate::text::columns;
 use crate::tui::charset::Charset;
@@ -24,17 +24,18 @@ impl App {
             return vec!["the answer is being delivered …".to_owned()];
         }
         let mut keys = if self.focus == Focus::Ask || shown.ask.via.is_none() {
-            key_words(&shown.ask, self.charset)
+            key_words(shown, self.charset)
         } else {
             vec!["Enter or Tab: go to the ask to answer it".to_owned()]
         };
         if let [_, _, ..] = shown.ask.fields.as_slice() {
-            let number = shown.ask.fields.len().min(shown.question() + 1);
-            keys.insert(0, format!("question {number}:"));
+            let count = shown.ask.fields.len();
+            let number = count.min(shown.question() + 1);
+            keys.insert(0, format!("question {number} of {count}:"));
         }
         if !shown.chosen.is_empty() {
             let chosen: Vec<String> = shown.chosen.iter().map(usize::to_string).collect();
-            keys.push(format!("chosen: {} (Enter sends)", chosen.join(", ")));
+            keys.push(format!("chosen: {} ({})", chosen.join(", "), enter_words(shown)));
         }
         if self.asks.len() > 1 {
             keys.push("n next ask".to_owned());
@@ -61,21 +62,39 @@ pub(super) fn rule_words(ask: &Ask, charset: Charset) -> Vec<(&str, String)> {
     offered.collect()
 }
 
-/// Returns the keys that an ask takes, each with its meaning.
-pub(super) fn key_words(ask: &Ask, charset: Charset) -> Vec<String> {
+/// Returns the effect of Enter on the chosen options.
+fn enter_words(shown: &ShownAsk) -> &'static str {
+    let is_last = shown.question() + 1 >= shown.ask.fields.len();
+    if is_last { "Enter sends" } else { "Enter goes on" }
+}
+
+/// Returns the keys that choose an option or a rule: with ten of them a number is typed.
+fn number_keys(shown: &ShownAsk) -> String {
+    match shown.highest_number() {
+        highest @ ..=9 => format!("1-{highest}"),
+        highest => format!("1-{highest} and Enter:"),
+    }
+}
+
+/// Returns the keys that an ask takes now, each with its meaning: those of the question that is answered next.
+pub(super) fn key_words(shown: &ShownAsk, charset: Charset) -> Vec<String> {
+    let ask = &shown.ask;
     if ask.via.is_none() {
         return Vec::new();
     }
     let rules = rule_words(ask, charset);
     let mut words = Vec::new();
-    if let Some(field) = ask.fields.first() {
+    if let Some(field) = shown.field() {
         if !field.options.is_empty() {
-            let many = if field.many { ", Enter sends" } else { "" };
-            words.push(format!("1-{} option{many}", field.options.len()));
+            let many = if field.many { format!(", {}", enter_words(shown)) } else { String::new() };
+            words.push(format!("{} option{many}", number_keys(shown)));
         }
-        if ask.fields.iter().any(|field| field.free_text) {
+        if field.free_text {
             words.push("m answer in words".to_owned());
         }
+    }
+    if shown.field().is_none() && shown.highest_number() > 9 {
+        words.push(format!("{} rule", number_keys(shown)));
     }
     for choice in &ask.choices {
         let text = charset.spelled_in_line(&choice_text(choice));

@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use agentctl_core::model::{Ask, AskChoice, Reply};
+use agentctl_core::model::{Ask, AskChoice, AskField, FieldAnswer, Reply};
 
 use super::ask_keys::{key_words, rule_words, rules};
 use super::settled::{Delivery, Settlement, taken_word};
 use super::{Action, App, Clock, Filter, Order, Purpose, Secrecy, Typed};
-use crate::face::{AskLine, AskLineKind, FieldWords, ask_text, field_reply};
+use crate::face::{AskLine, AskLineKind, ask_text};
 use crate::text::{break_line, break_prose, columns};
 use crate::tui::charset::Charset;
 use crate::tui::keys::{Command, Focus};
@@ -41,17 +41,9 @@ pub(crate) struct ShownAsk {
     /// An answer of ours is being delivered.
     pub(crate) is_delivering: bool,
     /// The answers to the first of its questions, in their order.
-    given: Vec<Vec<String>>,
+    given: Vec<FieldAnswer>,
     /// The chosen options of the current question, if several may be chosen.
     pub(crate) chosen: Vec<usize>,
-}
-
-/// The answer to one question.
-enum Given {
-    /// The numbers of options.
-    Options(Vec<usize>),
-    /// A text.
-    Text(String),
 }
 
 /// Why a key does not answer an ask.
@@ -211,6 +203,17 @@ impl ShownAsk {
     pub(crate) fn question(&self) -> usize {
         self.given.len()
     }
+
+    /// Returns the question that is answered next; `None` for an ask without one.
+    pub(super) fn field(&self) -> Option<&AskField> {
+        self.ask.fields.get(self.given.len())
+    }
+
+    /// Returns the highest number that chooses an option of the current question, or a rule.
+    pub(super) fn highest_number(&self) -> usize {
+        let rules = || self.ask.choices.iter().filter_map(AskChoice::rule_number).max();
+        self.field().map_or_else(|| rules().unwrap_or(0), |field| field.options.len())
+    }
 }
 
 /// Spells a line for this terminal and breaks it at its width: words between words, a command at the last column.
@@ -226,6 +229,11 @@ fn wrapped(line: &AskLine, width: usize, charset: Charset) -> Vec<AskLine> {
         }
     };
     broken.into_iter().map(|text| AskLine { kind, text }).collect()
+}
+
+/// Returns the label of the option with this number, counted from 1.
+fn label_of(field: &AskField, number: usize) -> Option<String> {
+    Some(field.options.get(number.checked_sub(1)?)?.label.clone())
 }
 
 impl App {
@@ -360,9 +368,12 @@ impl App {
                 _ => return self.refuse("choose one of the rules by its number"),
             },
             Command::Words => return self.begin_words(),
+            Command::Choose(digit) if shown.highest_number() > 9 => {
+                return self.begin_number(digit);
+            }
             Command::Choose(number) => return self.choose(number, actions),
             _ => {
-                let words = key_words(ask, self.charset).join(", ");
+                let words = key_words(shown, self.charset).join(", ");
                 return self.refuse(format!("this ask takes {words}"));
             }
         };
@@ -376,19 +387,47 @@ impl App {
         self.inform("the answer is being delivered …");
     }
 
+    /// Begins the number of an option or of a rule with its first digit: a digit alone would choose one of the first
+    /// nine while the second digit is still to come.
+    fn begin_number(&mut self, digit: usize) {
+        let Some(shown) = &self.ask else { return };
+        let highest = shown.highest_number();
+        let words = match shown.field() {
+            Some(field) if field.many => format!("option 1-{highest}, Enter marks"),
+            Some(_) => format!("option 1-{highest}, Enter chooses"),
+            None => format!("rule 1-{highest}, Enter allows always"),
+        };
+        let purpose = Purpose::Number(shown.ask.id.clone(), words);
+        self.typed = Some(Typed::new(purpose, digit.to_string(), Secrecy::Shown));
+    }
+
+    /// Chooses the option or the rule whose number was typed. Any other text stays in the line, to be changed.
+    fn number_typed(&mut self, typed: Typed, actions: &mut Vec<Action>) {
+        let Some(shown) = &self.ask else { return };
+        let number = typed.text.trim().parse().unwrap_or(0);
+        if (1..=shown.highest_number()).contains(&number) {
+            return self.choose(number, actions);
+        }
+        let kind = if shown.field().is_some() { "option" } else { "rule" };
+        self.refuse(format!("there is no {kind} {}", typed.text.trim()));
+        self.typed = Some(typed);
+    }
+
     /// Chooses an option of the current question, or a rule.
     fn choose(&mut self, number: usize, actions: &mut Vec<Action>) {
         let Some(shown) = &mut self.ask else { return };
-        let Some(field) = shown.ask.fields.get(shown.given.len()) else {
+        let Some(field) = shown.field() else {
             let key = format!("always:{number}");
             if shown.ask.offers(&key) {
                 return self.deliver(Reply::Always(key), actions);
             }
             return self.refuse(format!("there is no rule {number}"));
         };
-        if number == 0 || number > field.options.len() {
-            return self.refuse(format!("there is no option {number}"));
-        }
+        let Some(label) = label_of(field, number) else {
+            let has_options = !field.options.is_empty();
+            let why = format!("there is no option {number}");
+            return self.refuse(if has_options { &why } else { "this question has no options" });
+        };
         if field.many {
             match shown.chosen.iter().position(|chosen| *chosen == number) {
                 Some(at) => drop(shown.chosen.remove(at)),
@@ -396,7 +435,7 @@ impl App {
             }
             return;
         }
-        self.give(Given::Options(vec![number]), actions);
+        self.give(vec![label], actions);
     }
 
     /// Sends the options that were chosen; says whether there were any.
@@ -411,47 +450,29 @@ impl App {
         }
         let mut chosen = shown.chosen.clone();
         chosen.sort_unstable();
-        self.give(Given::Options(chosen), actions);
+        let field = shown.field();
+        let labels = chosen.into_iter().filter_map(|number| label_of(field?, number)).collect();
+        self.give(labels, actions);
         true
     }
 
-    /// Answers the current question. When all are answered, the answer is delivered.
-    fn give(&mut self, given: Given, actions: &mut Vec<Action>) {
+    /// Answers the current question with these labels, or with a text as it stands: a text is never read as the number
+    /// of an option. When all questions are answered, the answer is delivered.
+    fn give(&mut self, values: Vec<String>, actions: &mut Vec<Action>) {
         let Some(shown) = &mut self.ask else { return };
-        if shown.given.len() >= shown.ask.fields.len() {
-            return;
-        }
-        let words = if shown.ask.fields.len() == 1 {
-            match given {
-                Given::Text(text) => FieldWords { text: Some(text), ..FieldWords::default() },
-                Given::Options(options) => FieldWords { options, ..FieldWords::default() },
-            }
-        } else {
-            let values = match given {
-                Given::Text(text) => vec![text],
-                Given::Options(options) => options.iter().map(usize::to_string).collect(),
-            };
-            shown.given.push(values);
-            shown.chosen.clear();
-            if shown.given.len() < shown.ask.fields.len() {
-                return;
-            }
-            let given = (1..).zip(std::mem::take(&mut shown.given));
-            let fields = given.flat_map(|(number, values): (usize, Vec<String>)| {
-                values.into_iter().map(move |value| format!("{number}={value}"))
-            });
-            FieldWords { fields: fields.collect(), ..FieldWords::default() }
-        };
-        match field_reply(&shown.ask, &words) {
-            Ok(reply) => self.deliver(reply, actions),
-            Err(failure) => self.refuse(failure.message().to_owned()),
+        let Some(field) = shown.field().map(|field| field.id.clone()) else { return };
+        shown.given.push(FieldAnswer { field, values });
+        shown.chosen.clear();
+        if shown.given.len() == shown.ask.fields.len() {
+            let reply = Reply::Fields(shown.given.clone());
+            self.deliver(reply, actions);
         }
     }
 
     fn begin_words(&mut self) {
         let Some(shown) = &self.ask else { return };
         let ask = &shown.ask;
-        let field = ask.fields.get(shown.given.len());
+        let field = shown.field();
         let may_type = field.map_or(ask.offers(AskChoice::DENY), |field| field.free_text);
         if !may_type {
             return self.refuse("this ask takes no words");
@@ -466,15 +487,22 @@ impl App {
 
     /// Uses the words that were typed for an ask, if it is still the one that is shown.
     pub(super) fn words_typed(&mut self, typed: Typed, clock: Clock, actions: &mut Vec<Action>) {
-        let (Purpose::Deny(id) | Purpose::Answer(id)) = &typed.purpose else { return };
+        let (id, command) = match &typed.purpose {
+            Purpose::Deny(id) | Purpose::Answer(id) => (id, Command::Words),
+            Purpose::Number(id, _) => (id, Command::Choose(0)),
+            _ => return,
+        };
         let is_same = self.ask.as_ref().is_some_and(|shown| shown.ask.id == *id);
         let Some(shown) = self.ask.as_ref().filter(|_| is_same) else {
             return self.refuse("the ask that these words were for is not shown any more");
         };
-        if let Err(guard) = may_answer(shown, self.focus, Command::Words, clock.ms) {
+        if let Err(guard) = may_answer(shown, self.focus, command, clock.ms) {
             // The words of an ask that is still open can be sent later.
             self.typed = (guard != AnswerGuard::Settled).then_some(typed);
             return self.refuse(guard.sentence());
+        }
+        if matches!(typed.purpose, Purpose::Number(..)) {
+            return self.number_typed(typed, actions);
         }
         let text = typed.text;
         match typed.purpose {
@@ -482,8 +510,10 @@ impl App {
                 let message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
                 self.deliver(Reply::Deny { message }, actions);
             }
-            _ if text.is_empty() => self.refuse("nothing was answered: the text is empty"),
-            _ => self.give(Given::Text(text), actions),
+            _ if text.trim().is_empty() => {
+                self.refuse("nothing was answered: the text is empty");
+            }
+            _ => self.give(vec![text], actions),
         }
     }
 
@@ -498,8 +528,10 @@ impl App {
             shown.settled =
                 Some(if is_unclear { Settlement::Unclear } else { Settlement::NotTaken });
         } else {
-            // A refusal belongs to this ask; whether it is open is what the next look says.
-            shown.given.clear();
+            // The last question is answered again, and the answers before it stand. Whether the ask is open is what
+            // the next look says.
+            let questions = shown.ask.fields.len();
+            shown.given.truncate(questions.saturating_sub(1));
         }
     }
 }

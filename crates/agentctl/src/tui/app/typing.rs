@@ -1,4 +1,4 @@
-//! The line that is typed: a filter, a message, the words of an answer, or `y`.
+//! The line that is typed: a filter, a message, the words or the number of an answer, or `y`.
 
 use agentctl_core::model::{AskChoice, Reply};
 
@@ -18,6 +18,8 @@ pub(crate) enum Purpose {
     Deny(String),
     /// The answer to a question of the ask with this id.
     Answer(String),
+    /// The number of an option or of a rule of the ask with this id; the words before it.
+    Number(String, String),
     /// `y` confirms an order.
     Confirm(Order, Question),
 }
@@ -81,6 +83,7 @@ impl Typed {
             Purpose::Message(_, name) => format!("message to {name}: "),
             Purpose::Deny(_) => "deny with these words: ".to_owned(),
             Purpose::Answer(_) => "answer: ".to_owned(),
+            Purpose::Number(_, words) => format!("{words}: "),
             Purpose::Confirm(_, question) => question.text(width),
         }
     }
