@@ -242,3 +242,22 @@ fn no_session_is_over_while_a_server_of_its_home_does_not_answer() {
         }
     });
 }
+
+/// The server is asked at every look, so the log of its questions counts the lists.
+#[test]
+fn a_group_without_a_session_costs_one_list_of_all_sessions() {
+    sandboxed(|| {
+        let (home, _store, _agent) = hosted();
+        let questions = |args: &[&str]| {
+            let asked = || std::fs::read_to_string(home.path().join("answers/asked"));
+            let before = asked().unwrap_or_default().lines().count();
+            let _listed = home.run(args);
+            asked().expect("asked").lines().count() - before
+        };
+        let live = questions(&["list", "--json"]);
+        let all = questions(&["list", "-a", "--json"]);
+        assert!(live > 0 && all > 0, "{live} {all}");
+        assert_eq!(questions(&["list", "--group", "gone", "--json"]), live + all);
+        assert_eq!(questions(&["wait", "--group", "gone"]), all);
+    });
+}
