@@ -136,7 +136,8 @@ pub struct Fuse {
     pub adapter: Option<String>,
     /// The home of that session.
     pub root: Option<String>,
-    /// The run that it is limited to: it counts only while that run serves the session, and goes with it.
+    /// The run that it is limited to: it counts only while the process of that run serves the session, and goes with
+    /// the run.
     #[serde(default)]
     pub run: Option<String>,
     /// The user's label.
@@ -184,11 +185,12 @@ impl Fuse {
         Self { on_expire, ..self.clone() }
     }
 
-    /// Says whether it waits for its conditions and the run that it is limited to is over.
+    /// Says whether it waits for its conditions and the run that it is limited to is over, or was removed. A run that
+    /// cannot be read is neither.
     fn has_lost_its_run(&self, host: &Host) -> bool {
         let run = self.run.as_deref().filter(|_| self.state == FuseState::Burning);
         run.map(|id| Runs::of(host).run(id))
-            .is_some_and(|run| run.spec().is_none() || run.over(host).is_some())
+            .is_some_and(|run| run.is_gone() || run.over(host).is_some())
     }
 
     fn bound(&self) -> Option<Bound> {

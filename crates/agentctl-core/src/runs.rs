@@ -22,7 +22,8 @@ use crate::adapters::control::{Begin, Permissions};
 use crate::host::Host;
 use crate::kernel::{Kernel, Liveness, Process};
 use crate::marks::{self, LaunchMark, Marker};
-use crate::model::{Callback, EndedBy, Exit, LaunchedBy, ProcId, Time, is_session_id};
+use crate::model::{Callback, EndedBy, Exit, LaunchedBy, ProcId, Session, Time, is_session_id};
+use crate::native::file::{Skip, read_small};
 use crate::native::private;
 
 /// Limit of the agent's first output that is read.
@@ -383,13 +384,15 @@ impl Run {
     }
 
     /// Returns when the run ended: as the shim recorded it, or when its folder was last changed if the
-    /// process is gone without a record. `None` while the agent may be alive.
+    /// process is gone without a record. `None` while the agent may be alive, also if the record of its processes
+    /// cannot be read.
     #[must_use]
     pub fn over(&self, host: &Host) -> Option<Time> {
         if let Some(ended) = self.ended() {
             return Some(ended.at);
         }
-        match self.started() {
+        let started: Option<Started> = self.look("started.json").ok()?;
+        match started {
             // A process of another pid namespace or machine may still be alive.
             Some(started) => (started.is_here(&host.kernel)
                 && host.kernel.liveness(&started.process) == Liveness::Gone)
@@ -401,6 +404,29 @@ impl Run {
                 (host.now().millis() - at.millis() > 3_600_000).then_some(at)
             }
         }
+    }
+
+    /// Says whether its folder does not exist any more. A folder that cannot be looked at exists.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        let folder = fs::symlink_metadata(&self.directory);
+        folder.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Says whether the process that was started for it serves this session, or is a script above the process that
+    /// does. The newest launch of a session need not serve it: a person may have continued it since.
+    #[must_use]
+    pub fn serves(&self, host: &Host, session: &Session) -> bool {
+        let Some(started) = self.started().filter(|started| started.is_here(&host.kernel)) else {
+            return false;
+        };
+        let is_below = |serving: &ProcId| {
+            let process = host.kernel.process(serving.pid).ok().flatten();
+            process.filter(|process| process.id == *serving).is_some_and(|process| {
+                host.kernel.ancestors(&process).any(|above| above.id == started.process)
+            })
+        };
+        session.is_served_by(&started.process) || session.process_ids().iter().any(is_below)
     }
 
     /// Says whether its shim is alive and has still something to record: the end of the agent, or of its last hook.
@@ -450,8 +476,16 @@ impl Run {
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        let bytes = crate::native::file::read_small(&self.directory.join(name), self.uid, 1 << 20);
-        serde_json::from_slice(&bytes.ok()?).ok()
+        self.look(name).ok().flatten()
+    }
+
+    /// Reads a file; `None` if it does not exist, or is incomplete after a power cut.
+    fn look<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Skip> {
+        match read_small(&self.directory.join(name), self.uid, 1 << 20) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Err(Skip::Missing) => Ok(None),
+            Err(why) => Err(why),
+        }
     }
 
     /// Writes a file atomically, without a flush: a power cut that could lose the file ends the agent it

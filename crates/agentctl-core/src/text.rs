@@ -13,13 +13,13 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
+use self::emoji::belongs_to_emoji;
+pub use self::nearest::nearest;
+
 /// Longest excerpt of a program's output in a message.
 const LAST_LINES_BYTES: usize = 1000;
 /// Most lines of that excerpt.
 const MAX_LAST_LINES: usize = 10;
-
-use self::emoji::belongs_to_emoji;
-pub use self::nearest::nearest;
 
 /// Ranges of code points above ASCII and C1 that are not shown as they are, in their order: category Cf and
 /// `Default_Ignorable_Code_Point` of Unicode 17, and the two separators that end a line.

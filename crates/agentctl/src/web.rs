@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use agentctl_core::ask::Fleet;
 use agentctl_core::host::Host;
-use agentctl_core::kernel::{self, Cancellation};
+use agentctl_core::kernel::{self, Cancellation, OpenOrder};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -96,8 +96,16 @@ fn response(body: Body) -> Response {
     }
 }
 
-/// Ends the programs of a question when the request is over: its client may have left.
+/// Calls a question off when its request is over: its client may have left. That ends the programs of the question.
 struct EndedWithRequest(Cancellation);
+
+impl EndedWithRequest {
+    /// Begins a question, which holds the order while it is worked on. The order is open from the beginning: the request
+    /// may be over before the question has a thread.
+    fn begin(cancellation: &Cancellation) -> (Self, OpenOrder) {
+        (Self(cancellation.clone()), cancellation.open())
+    }
+}
 
 impl Drop for EndedWithRequest {
     fn drop(&mut self) {
@@ -145,8 +153,14 @@ impl Web {
     ) -> Response {
         let permit = Arc::clone(&self.slow_questions).acquire_owned().await;
         let fleet = Fleet::new(Arc::clone(&self.fleet.host), self.fleet.adapters);
-        let _ended = EndedWithRequest(fleet.cancellation.clone());
-        response(self.blocking_body(permit, move |web| work(web, &fleet)).await)
+        let (_ended, order) = EndedWithRequest::begin(&fleet.cancellation);
+        let work = move |web: &Self| {
+            if fleet.cancellation.is_cancelled() {
+                return Err(Failure::new(Kind::Failed, "the client has left"));
+            }
+            work(web, &fleet)
+        };
+        response(self.blocking_body((permit, order), work).await)
     }
 
     /// Carries out an order that ends soon.
@@ -372,6 +386,19 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn a_question_without_a_thread_is_called_off_with_its_request() {
+        let cancellation = Cancellation::default();
+        let (request, order) = EndedWithRequest::begin(&cancellation);
+        drop(request);
+        // `Fleet::diff` opens an order of its own once there is a thread.
+        let work = cancellation.open();
+        assert!(cancellation.is_cancelled(), "it would run on without a client");
+        drop((work, order));
+        let (_request, _order) = EndedWithRequest::begin(&cancellation);
+        assert!(!cancellation.is_cancelled());
+    }
 
     #[test]
     fn a_browser_keeps_a_file_of_the_page_only_as_long_as_its_text_is_the_same() {

@@ -3,20 +3,17 @@
 use std::collections::BTreeSet;
 
 use super::Fleet;
-use crate::fleet::{Query, list};
 use crate::git::Git;
 use crate::names::{DEFAULT_BRANCH_PREFIX, Names, SETTINGS, split_group};
 use crate::worktrees::BRANCH_REFS;
 
 impl Fleet {
-    /// Returns the groups of a person, of the sessions since this time, and of the branches of the repository of the
-    /// current directory. A source that does not answer adds none.
+    /// Returns these groups of sessions, which a list has shown, and those of a person and of the branches of the
+    /// repository of the current directory. A source that does not answer adds none.
     #[must_use]
-    pub fn known_groups(&self, since_ms: Option<i64>) -> BTreeSet<String> {
-        let mut groups: BTreeSet<String> =
-            Names::of(&self.host).groups().map(str::to_owned).collect();
-        let query = Query { all: true, since_ms, ..Query::default() };
-        groups.extend(list(self, &query).sessions.into_iter().filter_map(|session| session.group));
+    pub fn known_groups(&self, of_sessions: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+        let mut groups: BTreeSet<String> = of_sessions.into_iter().collect();
+        groups.extend(Names::of(&self.host).groups().map(str::to_owned));
         groups.extend(self.groups_of_branches().unwrap_or_default());
         groups
     }

@@ -7,6 +7,7 @@ use crate::fleet;
 use crate::host::Host;
 use crate::locks;
 use crate::model::{Fault, Listing, ReasonKind, Session, Status, Time};
+use crate::runs::Runs;
 
 use super::{Bound, Cause, Fuse, FuseState, after};
 
@@ -84,7 +85,7 @@ fn sessions<'a>(host: &Host, fuse: &Fuse, listing: &'a Listing) -> Vec<&'a Sessi
             .collect(),
         Some(Bound::Session { adapter, root, id }) => live
             .filter(|s| s.adapter == adapter && s.root == root && s.id.as_ref() == Some(&id))
-            .filter(|s| fuse.run.is_none() || s.run == fuse.run)
+            .filter(|s| fuse.run.as_ref().is_none_or(|id| Runs::of(host).run(id).serves(host, s)))
             .collect(),
         None => Vec::new(),
     }

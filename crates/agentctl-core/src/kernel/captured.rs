@@ -93,17 +93,16 @@ impl Captured {
             stderr: Some(non_blocking(stderr)?),
             both_ends: BothEnds::default(),
         };
-        let mut child = command.spawn()?;
+        let started = self.cancellation.start(self.parent_death, || command.spawn());
+        let (mut child, watched) = started?;
         // The command holds the write ends of the pipes; without it they end with the program.
         drop(command);
-        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let watched = group.map(|group| self.cancellation.watch(group, self.parent_death));
-        let ended = group.ok_or(io::ErrorKind::Other.into()).and_then(end_of);
-        let in_time = ended.and_then(|ended| exchange.run(ended, self.limit));
+        let group = watched.group();
+        let in_time = end_of(group).and_then(|ended| exchange.run(ended, self.limit));
         drop(watched);
         if !matches!(in_time, Ok(true)) {
             // Reaped only after the kill, so the group id is still its own.
-            let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
+            let _gone = kill_process_group(group, Signal::KILL);
             std::thread::spawn(move || child.wait());
             in_time?;
             return Ok(CapturedEnd { exit: None, stdout: None, cut: false, stderr: Vec::new() });

@@ -33,8 +33,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-pub use self::cancellation::Cancellation;
-pub(crate) use self::cancellation::OpenOrder;
+pub use self::cancellation::{Cancellation, OpenOrder};
 pub use self::captured::{Captured, CapturedEnd};
 pub use self::limits::{Limits, limits};
 pub use self::own_stdin::{OwnStdin, own_stdin, stdin_is_ready};

@@ -11,18 +11,16 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid,
-};
+use rustix::process::{Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid};
 
 use super::cancellation::Cancellation;
 use super::parent_death::{ParentDeath, die_with};
 use crate::model::Exit;
 
 /// The variables of git that name a repository, its index or its objects: `git rev-parse --local-env-vars` of all
-/// versions that can be used, and the quarantine of a push. git sets them for aliases and hooks. In another directory they would lead every `git` of a
-/// started program to that repository, so no program that is started here inherits them. `GIT_CONFIG_COUNT` is not
-/// among them: only a person sets it.
+/// versions that can be used, and the quarantine of a push. git sets them for aliases and hooks. In another directory
+/// they would lead every `git` of a started program to that repository, so no program that is started here inherits
+/// them. `GIT_CONFIG_COUNT` is not among them: only a person sets it.
 pub const REPOSITORY_VARIABLES: [&str; 16] = [
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
@@ -132,10 +130,10 @@ impl Spawn {
             // SAFETY: the calls are async-signal-safe and touch no memory of the parent. This thread waits for the end.
             unsafe { command.pre_exec(move || die_with(parent)) };
         }
-        let mut child = command.spawn()?;
+        let (mut child, watched) = cancellation.start(parent_death, || command.spawn())?;
         // The command holds the write end of the pipe; without it the pipe ends with the program.
         drop(command);
-        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let group = watched.group();
         let (sender, words) = channel();
         std::thread::spawn(move || {
             let mut kept = Vec::new();
@@ -149,11 +147,9 @@ impl Spawn {
         std::thread::spawn(move || {
             // Waits without reaping: until it is reaped, no other process can get its pid.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            let look = |pid| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
-            let _ended = group.map(look);
+            let _ended = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(group), options));
             let _unheard = sender.send(());
         });
-        let watched = group.map(|group| cancellation.watch(group, parent_death));
         let in_time = ended.recv_timeout(limit).is_ok();
         drop(watched);
         let exit = if in_time {
@@ -161,7 +157,7 @@ impl Spawn {
             child.wait().ok().map(exit_of)
         } else {
             // Reaped only after the kill, so the group id is still its own.
-            let _gone = group.map(|g| kill_process_group(g, Signal::KILL));
+            let _gone = kill_process_group(group, Signal::KILL);
             std::thread::spawn(move || {
                 let _ended = ended.recv();
                 let _reaped = child.wait();

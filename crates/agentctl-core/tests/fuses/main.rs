@@ -19,8 +19,8 @@ use agentctl_core::fuses::{
 use agentctl_core::host::Host;
 use agentctl_core::kernel::Kernel;
 use agentctl_core::model::{
-    Fault, FaultCode, Listing, Reason, ReasonKind, SCHEMA_VERSION, ServingProcess, Session, Status,
-    Time,
+    Fault, FaultCode, Listing, ProcId, Reason, ReasonKind, SCHEMA_VERSION, ServingProcess, Session,
+    Status, Time,
 };
 use proptest::prelude::*;
 
@@ -75,6 +75,24 @@ impl World {
         let wish =
             FuseOrder { bound, run: None, label: None, when, on_expire: vec![Action::Event] };
         set(&self.host, wish).expect("set").0
+    }
+
+    /// Makes a run, for which this process was started.
+    fn run(&self, run: &str, process: &ProcId) -> PathBuf {
+        let place = self.host.state().join("runs").join(run);
+        std::fs::create_dir_all(&place).expect("made");
+        let spec = serde_json::json!({
+            "run": run, "adapter": "demo", "begin": {"kind": "new"}, "cwd": "/", "permissions": "default",
+            "env": [], "at": time(BEGIN),
+        });
+        let pid_namespace = self.host.kernel.pid_namespace();
+        let started = serde_json::json!({
+            "process": process, "shim": null, "pid_namespace": pid_namespace, "machine": null, "at": time(BEGIN),
+        });
+        for (name, facts) in [("spec.json", spec), ("started.json", started)] {
+            std::fs::write(place.join(name), facts.to_string()).expect("written");
+        }
+        place
     }
 
     fn fuses(&self) -> Vec<Fuse> {
@@ -176,13 +194,9 @@ fn a_ttl_is_a_wall_clock_time_and_no_timer() {
 fn a_fuse_that_is_limited_to_a_run_counts_while_that_run_serves_the_session() {
     let world = World::new();
     let run = "01a1de32-0000-7000-8000-00000000000a";
-    let place = world.host.state().join("runs").join(run);
-    std::fs::create_dir_all(&place).expect("made");
-    let spec = serde_json::json!({
-        "run": run, "adapter": "demo", "begin": {"kind": "new"}, "cwd": "/", "permissions": "default",
-        "env": [], "at": time(BEGIN),
-    });
-    std::fs::write(place.join("spec.json"), spec.to_string()).expect("written");
+    let kernel = &world.host.kernel;
+    let me = kernel.process(std::process::id()).expect("read").expect("me");
+    let place = world.run(run, &me.id);
     let bound = Bound::Session { adapter: "demo".into(), root: "/r".into(), id: ID.into() };
     let order = |label: &str| FuseOrder {
         bound: bound.clone(),
@@ -192,18 +206,59 @@ fn a_fuse_that_is_limited_to_a_run_counts_while_that_run_serves_the_session() {
         on_expire: vec![Action::Stop],
     };
     set(&world.host, order("keep")).expect("set");
-    let looks = |run: Option<&str>| {
-        let mut one = session(Status::Idle, "/", Some(BEGIN));
-        one.run = run.map(str::to_owned);
-        world.due(&listing(vec![one]), BEGIN + HOUR).len()
+    let looks = |process: &ProcId| {
+        let mut one = session(Status::Idle, "/", None);
+        // The newest launch of a session, also after a person has continued it.
+        one.run = Some(run.into());
+        one.last_activity_at = me.started_at;
+        one.processes = vec![ServingProcess::proved(process.clone())];
+        let at = me.started_at.expect("a time").millis() + HOUR;
+        world.due(&listing(vec![one]), at).len()
     };
-    assert_eq!(looks(Some(run)), 1);
-    assert_eq!(looks(None), 0, "a person has continued it");
-    assert_eq!(looks(Some("01a1de32-0000-7000-8000-00000000000b")), 0, "another launch has");
+    let above = kernel.process(me.parent_pid).expect("read").expect("a parent").id;
+    assert_eq!(looks(&me.id), 1);
+    assert_eq!(looks(&above), 0, "another process serves it: a person has continued it");
+    world.run(run, &above);
+    assert_eq!(looks(&me.id), 1, "a script was started, and the agent is below it");
     std::fs::remove_dir_all(place).expect("removed");
     assert!(world.fuses().is_empty(), "the run is over");
     set(&world.host, order("other")).expect("set");
     assert_eq!(world.names().len(), 1, "the file of the first one is removed");
+}
+
+#[test]
+fn a_fuse_whose_run_cannot_be_read_is_kept() {
+    let world = World::new();
+    let run = "01a1de32-0000-7000-8000-00000000000a";
+    let me = world.host.kernel.process(std::process::id()).expect("read").expect("me");
+    let place = world.run(run, &me.id);
+    let order = |label: &str, run: Option<&str>| FuseOrder {
+        bound: Bound::Session { adapter: "demo".into(), root: "/r".into(), id: ID.into() },
+        run: run.map(str::to_owned),
+        label: Some(label.into()),
+        when: idle(HOUR),
+        on_expire: vec![Action::Stop],
+    };
+    set(&world.host, order("keep", Some(run))).expect("set");
+    let is_kept = |name: &str| {
+        let (path, aside) = (place.join(name), place.join("aside"));
+        std::fs::rename(&path, &aside).expect("moved");
+        // No regular file: it cannot be read, like any file while no descriptor is left.
+        std::fs::create_dir(&path).expect("made");
+        NOW.set(jiff::Timestamp::now().as_millisecond() + 2 * HOUR);
+        assert_eq!(world.fuses().len(), 1, "{name}");
+        set(&world.host, order(name, None)).expect("set");
+        let labels = world.fuses().into_iter().map(|fuse| fuse.label.expect("a label"));
+        assert!(labels.into_iter().any(|label| label == "keep"), "{name}: its file was removed");
+        std::fs::remove_dir(&path).expect("removed");
+        std::fs::rename(&aside, &path).expect("moved back");
+        let fuse = world.fuses().into_iter().find(|fuse| fuse.label.as_deref() == Some(name));
+        cancel(&world.host, &fuse.expect("it is there").id).expect("cancelled");
+    };
+    is_kept("spec.json");
+    is_kept("started.json");
+    std::fs::write(place.join("spec.json"), "{").expect("written");
+    assert_eq!(world.fuses().len(), 1, "an incomplete file");
 }
 
 #[test]

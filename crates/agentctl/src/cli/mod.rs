@@ -378,18 +378,20 @@ fn target(fleet: &Fleet, text: &str) -> Result<(Target, Vec<Fault>), Failure> {
 /// Finds the sessions of a group: the live ones, and those that ended in the last days.
 fn group_members(fleet: &Fleet, group: &str) -> Result<(Vec<Target>, Vec<Fault>), Failure> {
     let since_ms = list::since(&fleet.host, USUAL_HISTORY)?.map(Time::millis);
-    let query = Query { all: true, since_ms, group: Some(group.to_owned()), ..Query::default() };
-    let listing = fleet.list(&query);
-    if !listing.sessions.is_empty() {
-        let members = listing.sessions.iter().map(Session::target).collect();
-        return Ok((members, listing.faults));
+    // One list has both the members and the groups of the hint.
+    let rows = fleet.rows(&Query { all: true, since_ms, ..Query::default() });
+    let is_member = |session: &Session| session.group.as_deref() == Some(group);
+    let members = rows.iter().filter(is_member).map(|session| session.target());
+    let members: Vec<Target> = members.collect();
+    if !members.is_empty() {
+        return Ok((members, rows.faults));
     }
-    let groups = fleet.known_groups(since_ms);
+    let groups = fleet.known_groups(rows.iter().filter_map(|session| session.group));
     if !groups.contains(group) {
-        return Err(no_group(group, groups).beside(listing.faults));
+        return Err(no_group(group, groups).beside(rows.faults));
     }
     let message = format!("no session of the last days is in the group `{group}`");
-    let failure = Failure::new(Kind::NotFound, message).beside(listing.faults);
+    let failure = Failure::new(Kind::NotFound, message).beside(rows.faults);
     Err(failure.hint(groups_hint(groups)))
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use agentctl_core::ask::StopTargets;
 use agentctl_core::events::{Event, EventKind, about_fuse};
-use agentctl_core::fleet::{self, Adapters, Fleet, Query};
+use agentctl_core::fleet::{self, Adapters, Fleet, Inspected, Query};
 use agentctl_core::fuses::{self, Action, Cause, Due, Firing, Fuse, FuseError};
 use agentctl_core::hooks::{Call, HOOK_TIMEOUT};
 use agentctl_core::host::Host;
@@ -24,7 +24,7 @@ use agentctl_core::marks::{FUSE_ACTION, hook};
 use agentctl_core::model::{
     EndedBy, EndedByKind, Fault, Listing, Locator, SCHEMA_VERSION, Session, Status, Target, Time,
 };
-use agentctl_core::runs::HookReport;
+use agentctl_core::runs::{HookReport, Run, Runs};
 
 use crate::face::StopSummary;
 
@@ -444,9 +444,10 @@ fn end(fleet: &Fleet, firing: &Firing, target: Option<&Target>) -> Result<String
             listing.sessions.iter().filter(there).map(Session::target).collect()
         }
         (None, Some(target)) => {
-            let serves = |session: Session| session.run == fuse.run;
-            if fuse.run.is_some() && !fleet::inspect(fleet, target).session.is_some_and(serves) {
-                return Ok("its run has ended".into());
+            if let Some(run) = &fuse.run
+                && let Some(why) = why_spared(fleet, &Runs::of(&fleet.host).run(run), target)?
+            {
+                return Ok(why.into());
             }
             vec![target.clone()]
         }
@@ -466,6 +467,25 @@ fn end(fleet: &Fleet, firing: &Firing, target: Option<&Target>) -> Result<String
     }
     let all = [stopped, troubles.clone()].concat().join("; ");
     if troubles.is_empty() { Ok(all) } else { Err(all) }
+}
+
+/// Returns why the session of a fuse that is limited to this run is not stopped: the run has ended, and a person may
+/// have continued the session. An error if that cannot be told.
+fn why_spared(fleet: &Fleet, run: &Run, target: &Target) -> Result<Option<&'static str>, String> {
+    if run.is_gone() || run.over(&fleet.host).is_some() {
+        return Ok(Some("its run has ended"));
+    }
+    let Inspected { session, faults, .. } = fleet::inspect(fleet, target);
+    let is_found = session.is_some();
+    if session.is_some_and(|session| run.serves(&fleet.host, &session)) {
+        return Ok(None);
+    }
+    match faults.first() {
+        Some(fault) => Err(format!("its session cannot be looked at: {}", fault.message)),
+        None if !is_found => Err("its run has not ended, and its session is not found".into()),
+        None if run.started().is_none() => Err(format!("the process of run {} is unknown", run.id)),
+        None => Ok(Some("its run serves the session no more")),
+    }
 }
 
 /// Runs a command to its end, in the directory of the fuse or session, or else in the home directory.

@@ -65,13 +65,14 @@ fn check_group(
     group: &str,
     since_ms: Option<i64>,
 ) -> Result<(), Failure> {
+    let query = Query { all: true, since_ms, ..Query::default() };
+    let rows = session_list(fleet, &query).rows;
+    let admitted = rows.iter().filter(|session| shared.scope.admits(session.cwd.as_deref()));
+    let admitted = admitted.filter_map(|session| session.group);
     let groups = if shared.scope.directory().is_none() {
-        fleet.known_groups(since_ms)
+        fleet.known_groups(admitted)
     } else {
-        let query = Query { all: true, since_ms, ..Query::default() };
-        let rows = session_list(fleet, &query).rows;
-        let admitted = rows.iter().filter(|session| shared.scope.admits(session.cwd.as_deref()));
-        admitted.filter_map(|session| session.group).collect()
+        admitted.collect()
     };
     if groups.contains(group) { Ok(()) } else { Err(no_group(group, groups)) }
 }

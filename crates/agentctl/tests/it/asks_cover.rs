@@ -7,16 +7,17 @@ use testkit::{TestHome, eventually_or, sandboxed};
 
 use crate::claude_code::{A, Claude, prompt, tool_use};
 use crate::{
-    assert_list_equals_status, codex, home, launched, openclaw_approvals, opencode_hosted,
+    assert_list_equals_status, codex, home, launched, openclaw_approvals, opencode_hosted, pi_kept,
 };
 
 /// The kinds of waiting that each agent has.
-const KINDS: [(&str, &[&str]); 5] = [
+const KINDS: [(&str, &[&str]); 6] = [
     ("claude-code", &["dialog", "login", "permission", "plan", "question", "trust"]),
     ("codex", &["permission", "question"]),
     ("demo", &["permission", "question"]),
     ("openclaw", &["permission"]),
     ("opencode", &["permission", "question"]),
+    ("pi", &["dialog"]),
 ];
 
 /// The kinds of waiting that were seen, with their agents.
@@ -105,6 +106,10 @@ fn every_kind_of_waiting_of_every_agent_has_an_ask() {
         opencode(&mut seen);
         let openclaw = openclaw_approvals::Asking::for_decisions(&["allow-once", "deny"]);
         seen.count(&openclaw.home, 1);
+        let pi = home();
+        pi_kept::pi(&pi, "1.5.0");
+        pi_kept::kept(&pi, "first [[ask]]");
+        seen.count(&pi, 1);
         let all = KINDS.iter().flat_map(|(agent, kinds)| {
             kinds.iter().map(|kind| ((*agent).to_owned(), (*kind).to_owned()))
         });

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agentctl::daemon::fuses::{Fuses, Outlets, Weight};
+use agentctl::daemon::fuses::{Fuses, Outlets, Weight, fire};
 use agentctl_core::adapters::ALL;
 use agentctl_core::events::{Event, EventKind, about_fuse};
 use agentctl_core::fleet::{self, Fleet, Query};
@@ -496,5 +496,73 @@ fn an_interrupted_fuse_is_resumed_and_its_command_is_not_repeated() {
         assert_eq!(home.run(&["fuse", "cancel", "w"]).code, Some(0));
         assert!(fuses(&home).is_empty());
         assert_eq!(runs(), "begun\nafter\n");
+    });
+}
+
+/// Leaves the only fuse as a daemon leaves it that was killed after it had claimed the fuse and before its first action.
+fn interrupt(home: &TestHome) {
+    let folder = home.path().join(".local/state/agentctl/fuses");
+    let id = fuses(home)[0]["id"].as_str().expect("an id").to_owned();
+    let files = fs::read_dir(&folder).expect("listed").flatten().map(|entry| entry.path());
+    let mut files = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
+    let name = format!("{id}~idle~{}~0~-~-.firing", now().millis());
+    fs::rename(files.next().expect("its file"), folder.join(name)).expect("renamed");
+    assert_eq!(fuses(home)[0]["state"], "interrupted");
+}
+
+fn pid(home: &TestHome, id: &str) -> u32 {
+    let pid = status(home, id)["pid"].as_u64().expect("a pid");
+    u32::try_from(pid).expect("a pid")
+}
+
+#[test]
+fn the_end_of_a_kept_session_spares_a_person_who_has_continued_it() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:one]]", &["--keep=30m"]);
+        let run = status(&home, &id)["run"].clone();
+        interrupt(&home);
+        kill(pid(&home, &id));
+        until_stopped(&home, &id);
+        let by_hand = ByHand::resume(&home, "w", &id);
+        assert_eq!(
+            status(&home, &id)["run"],
+            run,
+            "the newest launch is not the one that serves it"
+        );
+        let next = Awake::start(&home, now);
+        assert!(next.until_said("stop: ").ends_with("stop: its run has ended"));
+        next.until_through(&home);
+        assert!(lives(&home, &id), "it is in the hands of a person");
+        drop(by_hand);
+    });
+}
+
+#[test]
+fn a_kept_session_that_cannot_be_looked_at_is_not_said_to_have_ended() {
+    sandboxed(|| {
+        let home = home();
+        let id = launch(&home, "w", "x [[say:one]]", &["--keep=30m"]);
+        let stopped = |words: &str, limit: Duration| {
+            let host = host(home.path(), now);
+            let firing = agentctl_core::fuses::unfinished(&host).expect("read").remove(0);
+            let heard = Heard::default();
+            let deadlines = Deadlines { all: limit, ..host.deadlines };
+            let host = Arc::new(Host { deadlines, ..Host::clone(&host) });
+            fire(&Fleet::new(host, ALL), &heard, firing, false);
+            let log = heard.log.lock().expect("whole").clone();
+            let found = log.iter().find(|(_, text)| text.contains(words));
+            found.unwrap_or_else(|| panic!("`{words}` in {log:?}")).0
+        };
+        interrupt(&home);
+        // Without any time for a look the session is not found.
+        let words = "stop failed: its session cannot be looked at";
+        assert_eq!(stopped(words, Duration::ZERO), Weight::Warning);
+        assert!(lives(&home, &id));
+
+        let other = launch(&home, "v", "x [[say:one]]", &["--keep=30m"]);
+        interrupt(&home);
+        assert_eq!(stopped("stop: stopped demo", LIMIT), Weight::Note);
+        until_stopped(&home, &other);
     });
 }

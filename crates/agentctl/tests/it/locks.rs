@@ -16,7 +16,17 @@ pub(crate) struct ByHand(Child);
 
 impl ByHand {
     pub(crate) fn start(home: &TestHome, directory: &str, id: &str) -> Self {
-        let args = ["demo-agent", "--session-id", id, "--stay", "-p", "x [[say:hi]]"];
+        Self::begin(home, directory, ["--session-id", id])
+    }
+
+    /// Continues a session that has ended.
+    pub(crate) fn resume(home: &TestHome, directory: &str, id: &str) -> Self {
+        Self::begin(home, directory, ["--resume", id])
+    }
+
+    fn begin(home: &TestHome, directory: &str, how: [&str; 2]) -> Self {
+        let [_, id] = how;
+        let args = [&["demo-agent"], &how[..], &["--stay", "-p", "x [[say:hi]]"]].concat();
         let mut command = home.command(&args);
         command.current_dir(folder(home, directory)).stdout(Stdio::null());
         let agent = Self(command.spawn().expect("started"));

@@ -1,10 +1,15 @@
 //! OpenCode's server: many sessions, one process, and only that process knows the state of each.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 use testkit::{Agent, TestHome, eventually, sandboxed};
 
-use crate::opencode::{A, B, DATA, Store, answered, line, list, log, working, works_on, world};
+use crate::opencode::{
+    A, B, DATA, Store, answered, asked, line, list, log, working, works_on, world,
+};
 use crate::stop::{lives, written_pid};
+use crate::wait::Running;
 
 /// Starts a server that has worked on these sessions, and answers with the files of its folder.
 fn server(home: &TestHome, ids: &[&str]) -> Agent {
@@ -240,5 +245,54 @@ fn no_session_is_over_while_a_server_of_its_home_does_not_answer() {
             agent.kill();
             assert_eq!(list(&home).session(id)["status"], "stopped", "the server has ended");
         }
+    });
+}
+
+#[test]
+fn a_message_waits_for_the_end_of_the_turn_if_that_is_ordered() {
+    sandboxed(|| {
+        let (home, store, _agent) = hosted();
+        let route = format!("session.{A}.prompt_async");
+        says(&home, &route, &json!(true));
+        let prompts = || {
+            let asked = std::fs::read_to_string(home.path().join("answers/asked"));
+            let prompt = format!("POST /session/{A}/prompt_async?");
+            asked.expect("asked").lines().filter(|line| line.starts_with(&prompt)).count()
+        };
+        let refused = home.run(&["send", A, "hello"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(refused.stderr.contains("--when-idle"), "{}", refused.stderr);
+        let mut command = home.command(&["send", A, "hello", "--when-idle"]);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let sender = Running(command.spawn().expect("started")).asleep();
+        assert_eq!(prompts(), 0, "the turn is not over");
+        says(&home, "session.status", &json!({B: {"type": "busy"}}));
+        store.message(A, 0, &answered("stop"));
+        eventually("it is handed over", || (prompts() == 1).then_some(()));
+        says(&home, "session.status", &json!({A: {"type": "busy"}, B: {"type": "busy"}}));
+        let message = store.message(A, 0, &asked());
+        store.part(A, &message, &json!({"type": "text", "text": "hello"}));
+        let sent = sender.output();
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        assert_eq!(prompts(), 1, "once");
+    });
+}
+
+/// The server is asked at every look, so the log of its questions counts the lists.
+#[test]
+fn a_group_without_a_session_costs_one_list_of_all_sessions() {
+    sandboxed(|| {
+        let (home, _store, _agent) = hosted();
+        let questions = |args: &[&str]| {
+            let asked = || std::fs::read_to_string(home.path().join("answers/asked"));
+            let before = asked().unwrap_or_default().lines().count();
+            let _listed = home.run(args);
+            asked().expect("asked").lines().count() - before
+        };
+        let live = questions(&["list", "--json"]);
+        let all = questions(&["list", "-a", "--json"]);
+        assert!(live > 0 && all > 0, "{live} {all}");
+        assert_eq!(questions(&["list", "--group", "gone", "--json"]), live + all);
+        assert_eq!(questions(&["wait", "--group", "gone"]), all);
     });
 }

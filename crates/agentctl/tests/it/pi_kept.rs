@@ -9,7 +9,8 @@ use crate::pi::install;
 use crate::{configure, home};
 
 /// The double: `[[hang]]` leaves a turn open, `[[lost]]` is taken and never recorded, `[[fail]]` fails the model
-/// call, `[[retry]]` announces another attempt after that. A variable `late` delays its file to the first answer.
+/// call, `[[retry]]` announces another attempt after that, `[[ask]]` runs a tool for which an extension asks. A
+/// variable `late` delays its file to the first answer.
 const BODY: &str = r#"
 id=01a1de32-5fe1-74e1-aa0a-48f1eed29000; file=; mode=
 now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; }
@@ -39,12 +40,15 @@ settle() { if [ -n "$pending" ]; then say "$pending" >> "$file"; pending=; fi; }
 entry() { keep "{\"type\":\"message\",\"id\":\"e$n\",\"parentId\":$parent,\"timestamp\":\"$(now)\",\"message\":$1}"; parent="\"e$n\""; n=$((n+1)); }
 answered() { entry "{\"role\":\"assistant\",\"content\":[$1],\"model\":\"m\",\"stopReason\":\"$2\"$3}"; settle; }
 respond() { say "{\"id\":\"$request\",\"type\":\"response\",\"command\":\"$1\",\"success\":true$2}"; }
-n=0; parent=null
+request_of() { say "{\"type\":\"extension_ui_request\",\"id\":\"$dialog\",\"method\":\"select\",\"title\":\"Allow?\",\"message\":\"Run touch x\",\"options\":[\"fast\",\"slow\"]}"; }
+n=0; parent=null; dialog=
 while IFS= read -r line; do
   request=$(say "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')
   case "$line" in
     *'"type":"get_state"'*) respond get_state ",\"data\":{\"isStreaming\":false,\"sessionId\":\"$id\"}";;
-    *'"type":"abort"'*) answered '' aborted; say '{"type":"agent_end","messages":[]}'; respond abort;;
+    *'"cancelled":true,"id":"'"$dialog"'","type":"extension_ui_response"'*)
+      dialog=; say '{"type":"tool_execution_end","toolCallId":"c1"}';;
+    *'"type":"abort"'*) [ -z "$dialog" ] || continue; answered '' aborted; say '{"type":"agent_end","messages":[]}'; respond abort;;
     *'"streamingBehavior":"steer","type":"prompt"'*)
       text=$(say "$line" | sed 's/.*"message":"\([^"]*\)".*/\1/')
       respond prompt
@@ -54,6 +58,11 @@ while IFS= read -r line; do
       [ -n "$late" ] || settle
       case "$text" in
         *'[[hang]]'*) ;;
+        *'[[ask]]'*)
+          answered '{"type":"toolCall","id":"c1","name":"bash","arguments":{"command":"touch x"}}' toolUse
+          say '{"type":"tool_execution_start","toolCallId":"c1"}'
+          dialog="d$n"; request_of
+          say '{"type":"extension_ui_request","id":"n1","method":"setStatus","title":"waits"}';;
         *'[[fail]]'*) answered '' error ',"errorMessage":"429"'; say '{"type":"agent_end","messages":[]}';;
         *'[[retry]]'*) answered '' error ',"errorMessage":"429"'; say '{"type":"agent_end","messages":[]}'; say '{"type":"auto_retry_start","attempt":1}';;
         *) answered "{\"type\":\"text\",\"text\":\"heard $text\"}" stop; say '{"type":"agent_end","messages":[]}';;
@@ -62,7 +71,7 @@ while IFS= read -r line; do
 done
 "#;
 
-fn pi(home: &TestHome, version: &str) {
+pub(crate) fn pi(home: &TestHome, version: &str) {
     install(home, version);
     let late = if version.starts_with("0.") { "late=1" } else { "late=" };
     home.write("body", format!("{late}\n{BODY}"));
@@ -74,7 +83,7 @@ fn launched(home: &TestHome, agent: &str, more: &[&str]) -> Output {
 }
 
 /// Launches a session to stay and returns its id.
-fn kept(home: &TestHome, prompt: &str) -> String {
+pub(crate) fn kept(home: &TestHome, prompt: &str) -> String {
     let output = launched(home, "pi", &["--keep", "-p", prompt]);
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     output.stdout.trim().to_owned()
@@ -200,5 +209,44 @@ fn ask_is_refused_because_pi_asks_nobody_and_keep_where_it_is_not_known() {
         };
         let text = of("pi").to_string();
         assert!(text.contains("with --keep") && text.contains("asks nobody"), "{text}");
+    });
+}
+
+#[test]
+fn a_dialog_of_an_extension_is_an_ask_that_can_be_cancelled_and_not_answered() {
+    sandboxed(|| {
+        let home = home();
+        pi(&home, "1.5.0");
+        let id = kept(&home, "first [[ask]]");
+        let row = until(&home, &id, "waiting");
+        assert_eq!(
+            (&row["reason"]["kind"], &row["reason"]["detail"]),
+            (&"dialog".into(), &"Allow?: Run touch x".into())
+        );
+        let waited = home.run(&["wait", &id]);
+        assert_eq!(waited.code, Some(10), "{}", waited.stderr);
+        let asks = home.run(&["asks", "--json"]).json()["asks"].clone();
+        let ask = &asks[0];
+        assert_eq!((asks.as_array().map(Vec::len), &ask["via"]), (Some(1), &Value::Null), "{asks}");
+        assert_eq!(
+            (&ask["title"], &ask["kind"]),
+            (&"Allow?: Run touch x".into(), &"dialog".into())
+        );
+        assert!(ask["parts"].to_string().contains("2. slow"), "{ask}");
+        let ask = ask["id"].as_str().expect("an id").to_owned();
+        let refused = home.run(&["answer", &ask, "--text", "fast"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        let shown = home.run(&["asks", &ask]);
+        assert!(shown.stdout.contains("`agentctl stop --turn ID` cancels the dialog"), "{shown:?}");
+
+        let ended = home.run(&["stop", "--turn", &id]);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        until(&home, &id, "idle");
+        assert!(home.run(&["asks", "--json"]).json()["asks"].as_array().is_some_and(Vec::is_empty));
+        assert_eq!(home.run(&["send", &id, "again [[ask]]"]).code, Some(0));
+        until(&home, &id, "waiting");
+        let again = home.run(&["asks", "--json"]).json()["asks"][0]["id"].clone();
+        assert_ne!(again, ask.as_str(), "another dialog with the same words");
+        assert_eq!(home.run(&["stop", &id]).code, Some(0));
     });
 }

@@ -7,6 +7,8 @@ use testkit::sandboxed;
 
 use crate::cli::planted;
 use crate::daemon::{Wire, started};
+use crate::inbox::ask_of;
+use crate::launched::launch;
 use crate::source::workspace;
 
 #[test]
@@ -103,5 +105,38 @@ fn a_packed_list_is_the_list() {
         assert_eq!(plain["result"]["encoding"], "json", "unless it is asked for");
         let unknown = json!({"protocol": 1, "encoding": "xml"});
         assert_eq!(Wire::open(&home).ask("hello", &unknown)["error"]["code"], -32602);
+    });
+}
+
+#[test]
+fn the_asks_on_the_socket_are_those_of_the_command() {
+    sandboxed(|| {
+        let home = crate::home();
+        started(&home);
+        let asking = [("v", "x [[permit:true]]"), ("w", "x [[ask:Which?]]")];
+        let [first, second] = asking.map(|(cwd, prompt)| launch(&home, cwd, prompt, &[]));
+        for id in [&first, &second] {
+            ask_of(&home, id);
+        }
+        let mut wire = Wire::greeted(&home);
+        for (params, args, count) in [
+            (json!({}), &["asks", "--json"][..], 2),
+            (json!({"adapter": "demo"}), &["asks", "--adapter", "demo", "--json"], 2),
+            (json!({"adapter": "codex"}), &["asks", "--adapter", "codex", "--json"], 0),
+            (json!({"session": first}), &["asks", &first, "--json"], 1),
+        ] {
+            let asks = |document: &Value| {
+                let rows = document["asks"].as_array().expect("asks").iter().cloned();
+                rows.map(comparable).collect::<Vec<_>>()
+            };
+            let told = wire.ask("ask.list", &params)["result"].clone();
+            let printed = home.run(args).json();
+            assert_eq!(asks(&told), asks(&printed), "{args:?}");
+            assert_eq!(asks(&told).len(), count, "{params}");
+            assert_eq!(told["faults"], printed["faults"], "{params}");
+        }
+        for wrong in [json!({"session": "nothing-like-it"}), json!({"sessions": []})] {
+            assert_eq!(wire.ask("ask.list", &wrong)["error"]["code"], -32602, "{wrong}");
+        }
     });
 }

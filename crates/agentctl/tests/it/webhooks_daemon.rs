@@ -10,6 +10,7 @@ use testkit::receiver::{Manner, Receiver, Request};
 use testkit::{TestHome, eventually, eventually_or, sandboxed};
 
 use crate::daemon::{signal, started};
+use crate::inbox::{ask_of, id_of};
 use crate::launched::{launch, runs, script};
 use crate::{configure, home};
 
@@ -202,5 +203,31 @@ fn a_new_endpoint_gets_no_ends_from_before_it_was_configured() {
         let after = launch(&home, "w", "x [[say:ok]]", &[]);
         told(&second, &after, |_| true);
         assert_eq!(about(&second, &between), 0, "it ended before the endpoint was added");
+    });
+}
+
+#[test]
+fn an_ask_is_posted_when_it_is_opened_and_when_it_is_settled() {
+    sandboxed(|| {
+        let receiver = Receiver::start([]);
+        let home = home();
+        let types = "types = [\"ask.opened\", \"ask.settled\"]";
+        let tables = webhook_tables(&receiver, "");
+        configure(&home, &[], &tables.replace("types = [\"stopped\", \"error\"]", types));
+        started(&home);
+        let id = launch(&home, "w", "x [[permit:true]] [[say:done]]", &[]);
+        let ask = ask_of(&home, &id);
+        let opened = told(&receiver, &id, |body| body["type"] == "ask.opened").json();
+        for field in ["id", "title", "kind", "parts", "choices", "via"] {
+            assert_eq!(opened["ask"][field], ask[field], "{field}");
+        }
+        assert_eq!(ask["title"], "shell: true");
+        assert_eq!(home.run(&["answer", &id_of(&ask), "--allow"]).code, Some(0));
+        let settled = told(&receiver, &id, |body| body["type"] == "ask.settled").json();
+        for field in ["id", "title"] {
+            assert_eq!(settled["ask"][field], ask[field], "{field}");
+        }
+        let told = receiver.requests().into_iter().map(|request| request.json()["type"].clone());
+        assert_eq!(told.collect::<Vec<_>>(), ["ask.opened", "ask.settled"]);
     });
 }

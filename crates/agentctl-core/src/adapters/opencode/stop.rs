@@ -65,8 +65,8 @@ pub(super) fn end_turn(look: &Look, root: &Root, session: &Session) -> Result<()
     })
 }
 
-/// Rejects the open requests of a session and of its subagents before its turn is aborted: a request that stays open could be
-/// allowed later, and its tool would then run in a session without a turn.
+/// Rejects the open requests of a session and of its subagents before its turn is aborted: a request that stays open
+/// could be allowed later, and its tool would then run in a session without a turn.
 fn reject_requests(server: &Http, session: &Session, is_its_own: &dyn Fn(&Request) -> bool) {
     let Some(cwd) = session.cwd.as_deref() else { return };
     let open = server::requests(server, cwd, ABORT_TIMEOUT).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! Messages to live sessions of Pi: through the standard input of a session that was launched to stay. Pi itself
-//! asks nobody.
+//! asks nobody; the dialogs of its extensions are shown and not answered.
 
 use super::output::{self, Mode};
 use super::{Pi, rpc};
@@ -66,6 +66,10 @@ impl Answering for Pi {
                 "only a session that was launched with --keep ends its turn without its process";
             return Err(NotSaid::Refused(why.into()));
         };
+        // While a dialog is open Pi does not respond to `abort`.
+        if let Some(dialog) = output::dialog(look, process) {
+            rpc::cancel(look, process, &dialog.id).map_err(NotSaid::Unclear)?;
+        }
         rpc::request(look, process, "abort").map_err(NotSaid::Unclear)
     }
 }

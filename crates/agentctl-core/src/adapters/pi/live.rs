@@ -215,6 +215,11 @@ fn served(store: &PiStore<'_>, process: &Process, kind: Kind, certain: Certain) 
     }
     if mode == Some(Mode::Kept) {
         served.state = kept_state(store, process, served.id.as_deref());
+        if served.state.as_ref().is_some_and(|state| state.status == Status::Waiting) {
+            let says =
+                format!("the last event of pid {} is a dialog of an extension", process.id.pid);
+            served.evidence.push(store.look.evidence("kernel:stdout of the process", says));
+        }
     }
     // Without a file that shows the state of its turn (`--no-session`, deleted, cut short) it runs the
     // tool that names it.
@@ -226,20 +231,36 @@ fn served(store: &PiStore<'_>, process: &Process, kind: Kind, certain: Certain) 
 }
 
 /// Returns the state of a session that was launched to stay, by the last event in its output; `None` where the
-/// file of the session decides. Older versions have no file before the first answer, and do not write there that
+/// file of the session decides. Only the output shows that an extension waits for a human. Older versions have no file before the first answer, and do not write there that
 /// a failed model call is tried again.
 fn kept_state(store: &PiStore<'_>, process: &Process, id: Option<&str>) -> Option<State> {
+    let of = |status, reason| Some(State { status, reason });
+    let last = output::last_event(store.look, &process.id);
+    let is_asking = matches!(last, Some(LastEvent::Asking(_)));
     let path = id.and_then(|id| file_of(store, id));
     let is_doubtful = |path: &PathBuf| record::silent_failure(path, store.uid()).is_some();
-    if id.is_some_and(|id| has_turn(store, id)) && !path.is_some_and(|path| is_doubtful(&path)) {
+    let file_decides =
+        id.is_some_and(|id| has_turn(store, id)) && !path.is_some_and(|path| is_doubtful(&path));
+    if file_decides && !is_asking {
         return None;
     }
-    let of = |status, reason| Some(State { status, reason });
-    match output::last_event(store.look, &process.id)? {
+    match last? {
         LastEvent::Working => of(Status::Running, None),
         LastEvent::Retrying => of(Status::Running, Some(Reason::of(ReasonKind::Retrying))),
         LastEvent::AtRest => of(Status::Idle, None),
+        LastEvent::Asking(dialog) => of(Status::Waiting, Some(dialog.reason())),
     }
+}
+
+/// Returns the output of the process that serves a session and was launched to stay: it shows when that waits for a
+/// human.
+pub(super) fn kept_output(store: &PiStore<'_>, id: &str) -> Option<PathBuf> {
+    let processes = processes(store.look, store.root);
+    processes.into_iter().find_map(|(process, ..)| {
+        let first = output::first(store.look, process)?;
+        let is_it = first.mode == Mode::Kept && first.session == id;
+        is_it.then(|| store.look.host.kernel.stdout_path(&process.id).ok())??
+    })
 }
 
 /// Says whether the file of a session shows the state of its last turn.

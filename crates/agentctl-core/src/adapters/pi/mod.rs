@@ -87,7 +87,7 @@ impl Adapter for Pi {
         Capabilities {
             live: true,
             history: true,
-            waiting: "never: it does not ask",
+            waiting: "dialogs of extensions, with --keep",
             tokens: true,
             cost: true,
             subagents: false,

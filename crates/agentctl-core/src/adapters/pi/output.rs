@@ -1,19 +1,24 @@
 //! The standard output of a Pi process: its first lines name the session, its last event says what it does.
 
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+
+use serde::Deserialize;
 
 use super::lines::Header;
 use super::rpc;
 use crate::adapters::Look;
 use crate::kernel::Process;
 use crate::marks;
-use crate::model::ProcId;
+use crate::model::{Ask, AskPart, ProcId, Reason, ReasonKind, Session, Time, shorten};
 use crate::native::jsonl;
 
 /// Tolerance between a start time and other clocks: start times have a grain of 10 ms.
 pub(super) const GRAIN_MS: i64 = 20;
 /// Bytes read at once from the end of the output.
 const CHUNK: usize = 32 << 10;
+/// Most characters of a dialog in the reason of a status.
+const MAX_DETAIL_CHARS: usize = 200;
 /// Most bytes of the output that are searched for an event.
 const BUDGET: u64 = 8 << 20;
 
@@ -80,8 +85,63 @@ pub(super) fn first_of(look: &Look, id: &ProcId) -> Option<FirstOutput> {
     if process.id == *id { first(look, &process) } else { None }
 }
 
+/// The methods of an extension's requests that wait for a human. The others only show something.
+const DIALOGS: [&str; 4] = ["select", "confirm", "input", "editor"];
+/// Why a dialog cannot be answered from here.
+const DIALOG_WHY_NOT: &str = "agentctl does not answer the dialogs of Pi's extensions; `agentctl stop --turn ID` cancels the dialog and ends the turn";
+
+/// A dialog of an extension, which waits for a human.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Dialog {
+    /// The id of its request.
+    pub(super) id: String,
+    method: String,
+    title: String,
+    message: String,
+    options: Vec<String>,
+    /// How long it waits, in milliseconds.
+    timeout: Option<u64>,
+    /// When it ends by itself.
+    #[serde(skip)]
+    until: Option<Time>,
+}
+
+impl Dialog {
+    /// Parses the request of an extension; `None` if it waits for nobody.
+    fn parse(line: &[u8]) -> Option<Self> {
+        jsonl::parse::<Self>(line).filter(|dialog| DIALOGS.contains(&dialog.method.as_str()))
+    }
+
+    fn text(&self) -> String {
+        let words = [&self.title, &self.message].map(|text| text.trim());
+        let words: Vec<&str> = words.into_iter().filter(|text| !text.is_empty()).collect();
+        if words.is_empty() { self.method.clone() } else { words.join(": ") }
+    }
+
+    /// Returns the reason of a session that waits for it.
+    pub(super) fn reason(&self) -> Reason {
+        let detail = shorten(&self.text(), MAX_DETAIL_CHARS);
+        Reason { until: self.until, ..Reason::with(ReasonKind::Dialog, detail) }
+    }
+
+    /// Returns the ask of the session that waits for it.
+    pub(super) fn ask(&self, session: &Session) -> Ask {
+        let mut ask = Ask::of(session);
+        ask.set_title(&self.text());
+        let options = self.options.iter().enumerate();
+        let options = options.map(|(at, option)| format!("\n{}. {option}", at + 1));
+        ask.parts = vec![AskPart::text(&(self.text() + &options.collect::<String>()))];
+        ask.until = self.until;
+        ask.then = self.until.map(|_| "cancelled".to_owned());
+        ask.why_not = Some(DIALOG_WHY_NOT.to_owned());
+        ask.identify(session, &self.id);
+        ask
+    }
+}
+
 /// The state of a process by the last event in its output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LastEvent {
     /// A turn is running.
     Working,
@@ -89,19 +149,37 @@ pub(super) enum LastEvent {
     Retrying,
     /// The turn is over.
     AtRest,
+    /// An extension waits for a human.
+    Asking(Dialog),
 }
 
 /// Returns the state of a process that was launched to stay, by the last event in its output.
 pub(super) fn last_event(look: &Look, id: &ProcId) -> Option<LastEvent> {
     let file = look.host.kernel.stdout_file(id).ok()??;
-    let size = file.metadata().ok()?.len();
+    let meta = file.metadata().ok()?;
     let mut found = None;
     // Lines that were read before an error count: they are the newest.
-    let _read = jsonl::tail_from(&file, size, CHUNK, BUDGET, &mut |_, line| {
+    let _read = jsonl::tail_from(&file, meta.len(), CHUNK, BUDGET, &mut |_, line| {
         found = event(line);
         if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    found
+    let Some(LastEvent::Asking(mut dialog)) = found else { return found };
+    // A request has no time of its own: the file was written then, or later.
+    let written_ms =
+        meta.mtime().saturating_mul(1000).saturating_add(meta.mtime_nsec() / 1_000_000);
+    let until = |timeout| written_ms.checked_add(i64::try_from(timeout).ok()?);
+    dialog.until = dialog.timeout.and_then(until).and_then(Time::from_millis);
+    // Nothing tells that it was settled before the agent does its next step.
+    let is_over = dialog.until.is_some_and(|until| until <= look.now);
+    Some(if is_over { LastEvent::Working } else { LastEvent::Asking(dialog) })
+}
+
+/// Returns the dialog for which a process that was launched to stay waits.
+pub(super) fn dialog(look: &Look, id: &ProcId) -> Option<Dialog> {
+    match last_event(look, id)? {
+        LastEvent::Asking(dialog) => Some(dialog),
+        _ => None,
+    }
 }
 
 /// Returns the state that an event leaves a process in; `None` for a line that says nothing about it.
@@ -111,6 +189,7 @@ fn event(line: &[u8]) -> Option<LastEvent> {
         "agent_end" | "agent_settled" => Some(LastEvent::AtRest),
         "auto_retry_start" => Some(LastEvent::Retrying),
         "agent_start" | "turn_start" | "turn_end" => Some(LastEvent::Working),
+        "extension_ui_request" => Dialog::parse(line).map(LastEvent::Asking),
         _ if kind.starts_with("message_") || kind.starts_with("tool_execution_") => {
             Some(LastEvent::Working)
         }
@@ -138,6 +217,23 @@ mod tests {
             ("extension_ui_request", None),
         ] {
             assert_eq!(of(kind), state, "{kind}");
+        }
+    }
+
+    #[test]
+    fn only_a_request_that_an_extension_waits_for_is_a_dialog() {
+        let of = |method: &str| {
+            let request = format!(
+                r#"{{"type":"extension_ui_request","id":"d1","method":"{method}","title":"Allow?","message":"Run touch x"}}"#
+            );
+            event(request.as_bytes())
+        };
+        for method in DIALOGS {
+            let Some(LastEvent::Asking(dialog)) = of(method) else { panic!("{method}") };
+            assert_eq!((dialog.id.as_str(), dialog.text().as_str()), ("d1", "Allow?: Run touch x"));
+        }
+        for method in ["notify", "setStatus", "setWidget", "setTitle", "set_editor_text", ""] {
+            assert_eq!(of(method), None, "{method}");
         }
     }
 }

@@ -117,6 +117,13 @@ pub(super) fn kept<'a>(look: &Look, session: &'a Session) -> Option<&'a ProcId> 
     })
 }
 
+/// Cancels a dialog of an extension. Pi does not respond to that.
+pub(super) fn cancel(look: &Look, process: &ProcId, dialog: &str) -> Result<(), String> {
+    let response = json!({"type": "extension_ui_response", "id": dialog, "cancelled": true});
+    let written = look.host.kernel.write_to_stdin(process, &line(&response), REPLY_TIMEOUT);
+    written.map_err(|error| error.to_string())
+}
+
 /// Sends a command without arguments and waits for its response.
 pub(super) fn request(look: &Look, process: &ProcId, command: &str) -> Result<(), String> {
     let id = uuid::Uuid::new_v4().to_string();

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use super::lines::{self, stamped};
-use super::{Kind, live, process, record};
+use super::{Kind, live, output, process, record, rpc};
 use crate::adapters::{
     Depth, Found, Look, Record, Root, Served, Store, fault, not_regular, skipped,
 };
 use crate::host::Host;
-use crate::model::{FaultCode, Locator};
+use crate::model::{Ask, FaultCode, Locator, Session};
 use crate::native::file;
 
 /// The sessions of one of the two programs in one home.
@@ -357,10 +357,19 @@ impl Store for PiStore<'_> {
     }
 
     fn watched(&self, locator: &Locator) -> Vec<PathBuf> {
-        match &locator.path {
+        let mut places = match &locator.path {
             Some(path) => vec![path.clone()],
             // It is written with its first message, in a folder that may not exist yet.
             None => self.directories().to_vec(),
-        }
+        };
+        places.extend(live::kept_output(self, &locator.id));
+        places
+    }
+
+    fn asks(&self, session: &Session) -> Found<Ask> {
+        let process = rpc::kept(self.look, session);
+        let dialog = process.and_then(|process| output::dialog(self.look, process));
+        let rows = dialog.map(|dialog| dialog.ask(session)).into_iter().collect();
+        Found { rows, ..Found::default() }
     }
 }
