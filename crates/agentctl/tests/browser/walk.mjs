@@ -7,6 +7,7 @@ import { keptForm, abortedDiff, helpByKeys, notHeld, restarted, rulesInFull, set
 import { allowInView, failedCall, firstPress, grouped, loser, named } from "./cards.mjs";
 import { emoji, hostile } from "./hostile.mjs";
 import { keeps } from "./https.mjs";
+import { wholeAsk, wholeDiff } from "./lines.mjs";
 import { lateSend, lateStop, lostAnswers } from "./late.mjs";
 import { fits, stoppedInView, targets, toldInView } from "./layout.mjs";
 import { planted } from "./planted.mjs";
@@ -419,6 +420,8 @@ await check("a new ask is notified after the person has allowed it by a button",
 
 await check("nothing troubled the page so far", () => untroubled(page));
 await check("10,000 hostile strings are shown as text", () => hostile(browser, server));
+await check("every line of a diff is shown, whatever ends in it", () => wholeDiff(browser, server));
+await check("every line of an ask is shown", () => wholeAsk(browser, server));
 await check("the page and the command line agree about hidden characters of emoji", () => emoji(browser, server));
 await check("over https the token can be kept on the device", () => keeps(browser, server));
 await check("a server on another port learns no secret", () => planted(browser, server));

@@ -1,6 +1,6 @@
 // One card for each ask: the whole request, and the decisions that the agent offers as buttons.
 
-import { ageOf, folder, h, openDialog, patchLines, setText } from "./dom.js";
+import { ageOf, folder, h, linesOf, openDialog, patchLines, setText } from "./dom.js";
 import { isLive, keyOf, routeOf, shortId, titleOf } from "./list.js";
 import { failure, post } from "./net.js";
 
@@ -247,7 +247,7 @@ async function endTurn() {
 
 function partOf(part) {
 	const cut = part.cut && h("p.note", "The text goes on; only its beginning is shown.");
-	if (part.kind === "diff") return [h("p.path", h("bdi", part.path)), patchLines(part.unified), cut];
+	if (part.kind === "diff") return [h("p.path", h("bdi", part.path)), patchLines(linesOf(part.unified)), cut];
 	const text = part.text ?? part.markdown ?? (typeof part.value === "string" ? part.value : JSON.stringify(part.value, null, 2));
 	return [h(`pre.${part.kind}`, { dir: "auto" }, text), cut];
 }
