@@ -60,6 +60,11 @@ impl Page {
     }
 }
 
+/// Returns the key that the page has for a session of the demo agent.
+fn key_of(home: &TestHome, id: &str) -> String {
+    format!("demo:{id}@{}/.local/share/agentctl-demo", home.path().display())
+}
+
 fn is_session(row: &Value, id: &str, state: &str) -> bool {
     row["id"] == id && row["status"] == state
 }
@@ -83,12 +88,12 @@ fn an_answer_is_delivered_and_the_stream_tells_it() {
         let first = page.until("the first look", |name, _| name == "look");
         assert_eq!((&first["full"], &first["asks"][0]["id"]), (&json!(true), &ask["id"]));
         assert!(has_row(&first, &id, "waiting"), "{first}");
-        assert_eq!(first["order"], json!([format!("demo:{id}")]));
+        assert_eq!(first["order"], json!([key_of(&home, &id)]));
         let answered =
             web.post(&token, "/api/answer", &json!({"ask": ask["id"], "reply": "allow"}));
         assert_eq!(answered.code, 200, "{}", answered.body);
         assert_eq!(answered.json()["ask"]["id"], ask["id"]);
-        let key = json!([format!("demo:{id}")]);
+        let key = json!([key_of(&home, &id)]);
         let is_end = |name: &str, data: &Value| name == "look" && data["gone"] == key;
         plain.until("its end", is_end);
         // The last words may be read before the process has ended, or after.
@@ -392,7 +397,7 @@ fn a_slow_page_delays_no_other() {
             let id = launch(&home, &format!("w{round}"), "x [[hang]]", &[]);
             page.until("it runs", |name, data| name == "look" && has_row(data, &id, "running"));
             assert_eq!(home.run(&["stop", &id]).code, Some(0));
-            let key = json!(format!("demo:{id}"));
+            let key = json!(key_of(&home, &id));
             page.until("its end", |name, data| {
                 let gone = data["gone"].as_array();
                 name == "look" && gone.is_some_and(|gone| gone.contains(&key))

@@ -4,13 +4,13 @@ import { Stream, canKeep, code, get, hasEnded, isPaired, pair, takeCode, whenUnp
 import { byId, fill, h, openDialog, refreshAges, say, setHome, setText } from "./dom.js";
 import { showBegin } from "./begin.js";
 import { Board } from "./inbox.js";
-import { SessionList, keyOf, titleOf } from "./list.js";
+import { SessionList, keyOf, routeOf, titleOf } from "./list.js";
 import { Talk } from "./talk.js";
 
 const { body } = document;
 const state = { asks: [], control: false, connected: false, looked: false };
 const list = new SessionList();
-const world = { session: (key) => list.get(key), asks: () => state.asks, control: () => state.control, connected: () => state.connected, counted: paintCount };
+const world = { session: (key) => list.get(key), asks: () => state.asks, control: () => state.control, connected: () => state.connected, counted: paintCount, renamed };
 const inbox = new Board(byId("cards"), world, () => true, "Nothing waits for you.");
 const talk = new Talk(world);
 const stream = new Stream({ hello, look: takeLook, said: (event) => talk.said(event), lost });
@@ -141,7 +141,9 @@ function route() {
 	if (link) return takeLink(link);
 	if (!isPaired()) return showUnpaired();
 	const [, place, name = "", tab = ""] = location.hash.split("/");
-	const key = new URLSearchParams(`k=${name.replaceAll("+", "%2B").replaceAll("&", "%26")}`).get("k");
+	const given = new URLSearchParams(`k=${name.replaceAll("+", "%2B").replaceAll("&", "%26")}`).get("k");
+	const key = list.whole(given);
+	if (key !== given) return renamed(key);
 	const before = talk.key;
 	state.wanted = place === "ask" && key;
 	byId("stale").hidden = true;
@@ -161,6 +163,12 @@ function route() {
 	// The focus goes back to the row that was opened.
 	if (before && place !== "ask") list.items.get(before)?.firstChild.focus();
 	inbox.moved();
+}
+
+// Shows a session under its own key, which its address did not name.
+function renamed(key) {
+	history.replaceState(null, "", routeOf(key, location.hash.split("/")[3]));
+	route();
 }
 
 // Shows the ask that the address names, once there was a look.
