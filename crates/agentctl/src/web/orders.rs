@@ -23,6 +23,14 @@ use crate::face::{
 };
 use crate::failure::{Failure, Kind};
 
+/// The body of `/api/send`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SendOrder {
+    session: String,
+    text: String,
+}
+
 /// The body of `/api/stop`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,9 +117,10 @@ fn message_hint(hint: &str) -> &str {
 }
 
 fn sent(web: &Web, bytes: &[u8]) -> Body {
-    let mut request: SendRequest = read(bytes)?;
-    let session = typed_session(&request.session).to_owned();
-    request.session = session;
+    let SendOrder { session, text } = read(bytes)?;
+    let session = typed_session(&session).to_owned();
+    // Waiting for the end of a turn would hold a thread of the server, and might send to a session that has ended since.
+    let request = SendRequest { session, text, when_idle: false };
     if request.text.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "the message is empty"));
     }

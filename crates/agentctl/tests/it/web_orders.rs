@@ -186,6 +186,7 @@ fn sessions_are_launched_spoken_to_and_stopped() {
             ("/api/launch", json!({"adapter": "demo", "prompt": "x", "cwd": "w"}), 400),
             ("/api/launch", json!({"adapter": "none", "prompt": "x", "cwd": cwd}), 400),
             ("/api/send", json!({"session": id, "text": ""}), 400),
+            ("/api/send", json!({"session": id, "text": "x", "when_idle": true}), 400),
             ("/api/answer", json!({"ask": "00000000", "reply": "allow"}), 404),
             ("/api/answer", json!({"ask": "0000", "reply": "allow"}), 400),
             ("/api/answer", json!({"ask": "00000000", "reply": "perhaps"}), 400),
