@@ -8,7 +8,7 @@ import { allowInView, failedCall, firstPress, grouped, loser, named, twoHomes } 
 import { emoji, hostile } from "./hostile.mjs";
 import { keeps } from "./https.mjs";
 import { wholeAsk, wholeDiff } from "./lines.mjs";
-import { lateSend, lateStop, lostAnswers } from "./late.mjs";
+import { lateEnded, lateSend, lateStop, lostAnswers } from "./late.mjs";
 import { fits, stoppedInView, targets, toldInView } from "./layout.mjs";
 import { planted } from "./planted.mjs";
 
@@ -442,6 +442,7 @@ await check("sessions of two homes with the same id are two rows", () => twoHome
 await check("a group is no part of a title", () => grouped(browser, server));
 await check("a folded call that failed says so in words", () => failedCall(browser, server));
 await check("Stopped is told in the session that was stopped only", () => lateStop(browser, server));
+await check("ended sessions that are read late are not shown after the box was cleared", () => lateEnded(browser, server));
 await check("a message that is on its way changes no other session, and stays if it was not sent", () => lateSend(browser, server));
 await check("an order whose answer was lost is not called failed, and is not given again by one press", () => lostAnswers(browser, server));
 

@@ -126,11 +126,14 @@ function lost(refusal, wait) {
 	fill(byId("banner"), `Not connected: ${why}. What is shown may be old. Trying again ${wait < 1000 ? "now" : `in ${wait / 1000} s`}.`, h("button.quiet", { onclick: () => stream.connect() }, "Try now"));
 }
 
+// Only the last reading counts: a box that was cleared meanwhile shows nothing.
 async function readEnded() {
+	const turn = (state.turn = {});
 	try {
-		list.takeEnded(byId("ended").checked ? (await get("/api/sessions", { all: true, since: "7d" })).sessions : []);
+		const rows = byId("ended").checked ? (await get("/api/sessions", { all: true, since: "7d" })).sessions : [];
+		if (turn === state.turn) list.takeEnded(rows);
 	} catch (refusal) {
-		paintFaults([{ adapter: "ended sessions", message: wordsOf(refusal) }]);
+		if (turn === state.turn) paintFaults([{ adapter: "ended sessions", message: wordsOf(refusal) }]);
 	}
 }
 
@@ -240,7 +243,7 @@ addEventListener("keydown", (event) => {
 
 whenUnpaired(() => {
 	// Nothing of what was shown stays.
-	Object.assign(state, { asks: [], connected: false, looked: false });
+	Object.assign(state, { asks: [], connected: false, looked: false, turn: null });
 	list.take({ full: true, rows: [], gone: [], order: [] });
 	list.takeEnded([]);
 	inbox.clear();
