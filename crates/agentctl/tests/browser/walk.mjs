@@ -410,11 +410,13 @@ await check("a new ask is notified after the person has allowed it by a button",
   await page.goto(server.newLink());
   await page.getByRole("button", { name: "Notify me" }).click();
   await page.locator("#notify").waitFor({ state: "hidden" });
-  const session = launch("[[permit:echo bell]] [[hang]]");
+  const session = launch("[[permit:echo bell\u202egnp.\u200b]] [[hang]]");
   const ask = await askOf(session);
   await card(page, ask).waitFor();
-  assertEqual(await page.evaluate(() => globalThis.shown.join()), `agentctl: demo asks: ${ask.title}`, "notifications");
-  assertEqual(await text(page.locator("#say-assertive")), `demo asks: ${ask.title}`, "what a screen reader says");
+  const title = ask.title.replace("\u202e", "\\u{202e}").replace("\u200b", "\\u{200b}");
+  assert(title.includes("bell\\u{202e}gnp.\\u{200b}"), `the title of the ask: ${title}`);
+  assertEqual(await page.evaluate(() => globalThis.shown.join()), `agentctl: demo asks: ${title}`, "notifications");
+  assertEqual(await text(page.locator("#say-assertive")), `demo asks: ${title}`, "what a screen reader says");
   agentctl("stop", session);
   await other.close();
 });

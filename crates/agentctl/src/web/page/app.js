@@ -1,7 +1,7 @@
 // The page: pairing, the live state, routes, keys.
 
 import { Stream, canKeep, code, get, hasEnded, isPaired, pair, takeCode, whenUnpaired, wordsOf } from "./net.js";
-import { byId, fill, h, openDialog, refreshAges, say, setHome, setText } from "./dom.js";
+import { byId, fill, h, openDialog, refreshAges, say, setHome, setText, visible } from "./dom.js";
 import { showBegin } from "./begin.js";
 import { Board } from "./inbox.js";
 import { SessionList, keyOf, routeOf, titleOf } from "./list.js";
@@ -108,7 +108,7 @@ function announce([first, ...others]) {
 	say(text, true);
 	if (globalThis.Notification?.permission !== "granted") return;
 	try {
-		new Notification("agentctl", { body: text, tag: first.id }).onclick = () => {
+		new Notification("agentctl", { body: visible(text), tag: first.id }).onclick = () => {
 			focus();
 			location.hash = `#/ask/${first.id}`;
 		};

@@ -9,7 +9,7 @@ const CHECKED = new RegExp(`(?<=${EMOJI}|[\\d#*](?=.\u20e3))[\ufe0e\ufe0f]|(?<=$
 
 const escaped = (code) => (code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`);
 
-const visible = (text) => (HARMFUL.test(text) ? text.replace(CHECKED, (all, bad) => (bad ? escaped(bad.codePointAt(0)) : all)) : text);
+export const visible = (text) => (HARMFUL.test(text) ? text.replace(CHECKED, (all, bad) => (bad ? escaped(bad.codePointAt(0)) : all)) : text);
 
 // Attributes that people see or hear. The value of a field is sent back, so it stays as it is.
 const SHOWN = new Set(["aria-label", "placeholder", "title"]);
