@@ -91,7 +91,15 @@ pub(super) fn answer(web: &Web, bytes: &[u8], caller: Option<Answerer>) -> Body 
     let request: AnswerRequest = read(bytes)?;
     let answerer = answerer(&web.fleet, caller);
     let answered = web.fleet.answer(&request, &answerer);
-    body(&answered.map_err(|error| not_answered(&web.fleet, &request.ask, error))?)
+    let failure = |error| not_answered(&web.fleet, &request.ask, error).map_hints(answer_hint);
+    body(&answered.map_err(failure)?)
+}
+
+/// Returns the hint of an answer that was not delivered: the flags that an ask takes are no replies.
+fn answer_hint(hint: &str) -> Option<String> {
+    let own =
+        hint.starts_with("it takes --").then_some("`/api/asks` shows its `choices` and `fields`");
+    hint_with_arguments(own.unwrap_or(hint), &[])
 }
 
 /// Carries out `/api/send`. An ended session is resumed, as by the command.

@@ -90,6 +90,10 @@ fn an_answer_is_delivered_and_the_stream_tells_it() {
         assert_eq!((&first["full"], &first["asks"][0]["id"]), (&json!(true), &ask["id"]));
         assert!(has_row(&first, &id, "waiting"), "{first}");
         assert_eq!(first["order"], json!([key_of(&home, &id)]));
+        let absent = json!({"ask": ask["id"], "reply": {"always": "always:9"}});
+        let absent = web.post(&token, "/api/answer", &absent).json();
+        let hint = "`/api/asks` shows its `choices` and `fields`";
+        assert_eq!(absent["error"]["hint"], hint, "{absent}");
         let answered =
             web.post(&token, "/api/answer", &json!({"ask": ask["id"], "reply": "allow"}));
         assert_eq!(answered.code, 200, "{}", answered.body);
@@ -158,6 +162,9 @@ fn sessions_are_launched_spoken_to_and_stopped() {
         let absent = json!({"adapter": "demo", "prompt": "x", "cwd": "/nowhere"});
         let absent = web.post(&token, "/api/launch", &absent).json();
         assert_eq!(absent["error"]["hint"], "name another directory with `cwd`", "{absent}");
+        let option = json!({"adapter": "demo", "prompt": "x", "cwd": cwd, "model": "--help"});
+        let option = web.post(&token, "/api/launch", &option).json();
+        assert_eq!(option["error"]["hint"], "name a model", "{option}");
         let message = json!({"session": id, "text": "more [[hang]]"});
         let sent = web.post(&token, "/api/send", &message);
         assert_eq!(sent.code, 200, "an ended session is resumed: {}", sent.body);
