@@ -115,7 +115,7 @@ export class Card {
 			const id = `${this.id}-${key}`;
 			const store = button("store", [this.end, end], () => ({ always: key }), null, `${words} ${SCOPES[scope] ?? ""}`);
 			store.setAttribute("aria-describedby", id);
-			return h("div.always", rule && h("pre.rule", { id, dir: "auto" }, rule, end), store);
+			return h("div.always", rule && h("p.note", "Rule"), rule && h("pre.rule", { id, dir: "auto" }, rule, end), store);
 		});
 		return [
 			h("div.buttons", this.end,
