@@ -5,7 +5,8 @@
 //! directory fits, the newest is meant. Names that agents gave are tried after everything that a user can mean without
 //! them, and only if they keep to the rules for names: an agent must not redirect an order by calling itself like
 //! another session's id, pid or directory. Names that only transcripts hold are searched last, because that reads all
-//! history. A text without a match that holds an `@` is tried as a form and a home: `ID@HOME`.
+//! history. `ID@HOME` is a form and a home, and then only that home is asked. It is tried first where the home is a path
+//! or an address, else behind everything that the text can mean as a whole.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -47,14 +48,18 @@ pub fn resolve(fleet: &Fleet, text: &str) -> Resolved {
         Some((adapter, rest)) => (Some(adapter), rest),
         None => (None, text),
     };
-    let mut search = Search { fleet, only, faults: Vec::new() };
-    let mut targets = search.run(text);
-    if targets.is_empty()
-        && let Some((text, home)) = text.split_once('@').filter(|(text, _)| !text.is_empty())
-    {
-        let home = search.home(home);
+    let mut search = Search { fleet, only, home: None, faults: Vec::new() };
+    // As a whole, such a text would be looked for as a directory, in all history.
+    let exact = exact_home(text);
+    let mut targets = exact.map(|named| search.at_home(named)).unwrap_or_default();
+    if targets.is_empty() {
         targets = search.run(text);
-        targets.retain(|target| target.root == home);
+    }
+    if targets.is_empty()
+        && exact.is_none()
+        && let Some(named) = text.split_once('@').filter(|(text, _)| !text.is_empty())
+    {
+        targets = search.at_home(named);
     }
     targets.sort_by(|a, b| (a.adapter, &a.session, &a.root).cmp(&(b.adapter, &b.session, &b.root)));
     let mut faults = search.faults;
@@ -63,10 +68,22 @@ pub fn resolve(fleet: &Fleet, text: &str) -> Resolved {
     Resolved { targets, faults }
 }
 
+/// Splits `ID@HOME` where the home is a path from the root or the user's own directory, or an address. An id may hold
+/// an `@` of its own.
+fn exact_home(text: &str) -> Option<(&str, &str)> {
+    let is_address = |home: &str| {
+        let scheme = home.split_once("://").map(|(scheme, _)| scheme);
+        scheme.is_some_and(|scheme| scheme.bytes().all(|b| b.is_ascii_alphabetic()))
+    };
+    let splits = text.match_indices('@').map(|(at, _)| (&text[..at], &text[at + 1..]));
+    let mut fitting = splits.filter(|(_, home)| home.starts_with(['/', '~']) || is_address(home));
+    fitting.next().filter(|(id, _)| !id.is_empty() && !id.contains('/'))
+}
+
 /// Finds the sessions, live or ended, whose id begins with this text.
 #[must_use]
 pub fn begin_with(fleet: &Fleet, text: &str) -> Vec<Target> {
-    let mut search = Search { fleet, only: None, faults: Vec::new() };
+    let mut search = Search { fleet, only: None, home: None, faults: Vec::new() };
     let mut found = search.by_prefix(text);
     found.extend(pick(&search.live(), |s| s.id.as_deref().is_some_and(|id| id.starts_with(text))));
     found
@@ -76,7 +93,7 @@ pub fn begin_with(fleet: &Fleet, text: &str) -> Vec<Target> {
 /// chosen an id that never became a session. Sessions of an adapter that could not be read are not among them.
 #[must_use]
 pub fn unknown_sessions(fleet: &Fleet, sessions: &[(&str, &str)]) -> HashSet<(String, String)> {
-    let mut search = Search { fleet, only: None, faults: Vec::new() };
+    let mut search = Search { fleet, only: None, home: None, faults: Vec::new() };
     let ids = sessions.iter().map(|(_, id)| (*id).to_owned()).collect();
     let found = search.exact(&ids);
     let is_known = |adapter: &str, id: &str| {
@@ -117,10 +134,27 @@ fn launched_session(
 struct Search<'a> {
     fleet: &'a Fleet,
     only: Option<&'a str>,
+    /// The label of the only home that is asked.
+    home: Option<String>,
     faults: Vec<Fault>,
 }
 
 impl Search<'_> {
+    /// Finds the sessions that a text names in one home.
+    fn at_home(&mut self, (text, home): (&str, &str)) -> Vec<Target> {
+        let home = self.home(home);
+        self.home = Some(home.clone());
+        let mut targets = self.run(text);
+        self.home = None;
+        targets.retain(|target| target.root == home);
+        targets
+    }
+
+    /// Says whether a home is asked.
+    fn asks(&self, root: &str) -> bool {
+        self.home.as_deref().is_none_or(|home| home == root)
+    }
+
     fn run(&mut self, text: &str) -> Vec<Target> {
         if text.is_empty() {
             return Vec::new();
@@ -184,7 +218,8 @@ impl Search<'_> {
         let query = Query { all: true, ..self.query() };
         let all = list(self.fleet, &query);
         self.faults.extend(all.faults);
-        newest(all.sessions.iter().filter(|s| s.name.as_deref() == Some(text)))
+        let is_named = |s: &&Session| s.name.as_deref() == Some(text) && self.asks(&s.root);
+        newest(all.sessions.iter().filter(is_named))
     }
 
     /// Finds the live sessions that the user gave this name, else the newest ended one.
@@ -193,7 +228,8 @@ impl Search<'_> {
         self.faults.extend(names.fault().cloned());
         let mut targets = Vec::new();
         for subject in names.named(name) {
-            let asked = self.only.is_none_or(|only| only == subject.adapter);
+            let asked =
+                self.only.is_none_or(|only| only == subject.adapter) && self.asks(&subject.root);
             let adapter = self.fleet.adapter(&subject.adapter).filter(|_| asked);
             targets.extend(adapter.map(|adapter| Target {
                 adapter: adapter.name(),
@@ -326,8 +362,9 @@ impl Search<'_> {
     }
 
     fn live(&mut self) -> Vec<Session> {
-        let listing = list(self.fleet, &self.query());
+        let mut listing = list(self.fleet, &self.query());
         self.faults.extend(listing.faults);
+        listing.sessions.retain(|session| self.asks(&session.root));
         listing.sessions
     }
 
@@ -372,8 +409,9 @@ impl Search<'_> {
 
     fn ended_in(&mut self, directory: &str, since_ms: Option<i64>) -> Vec<Session> {
         let cwd = Some(directory.to_owned());
-        let listing = list(self.fleet, &Query { all: true, since_ms, cwd, ..self.query() });
+        let mut listing = list(self.fleet, &Query { all: true, since_ms, cwd, ..self.query() });
         self.faults.extend(listing.faults);
+        listing.sessions.retain(|session| self.asks(&session.root));
         listing.sessions
     }
 
@@ -391,15 +429,18 @@ impl Search<'_> {
         &mut self,
         question: impl Fn(&dyn crate::adapters::Store) -> Found<Locator> + Send + Sync + 'static,
     ) -> Vec<Target> {
-        let only = self.only.map(str::to_owned);
+        let (only, home) = (self.only.map(str::to_owned), self.home.clone());
         let question = Arc::new(question);
         let found =
             each_adapter(self.fleet, self.fleet.host.deadlines.all, move |adapter, look| {
                 if only.as_deref().is_some_and(|o| o != adapter.name()) {
                     return Found::default();
                 }
-                let question = Arc::clone(&question);
+                let (question, home) = (Arc::clone(&question), home.clone());
                 fleet::each_root(adapter, look, move |look, root| {
+                    if home.as_deref().is_some_and(|home| home != root.label()) {
+                        return Found::default();
+                    }
                     let found = question(adapter.store(look, root).as_ref());
                     let rows = found.rows.into_iter().map(|locator| Target {
                         adapter: adapter.name(),
@@ -456,4 +497,24 @@ fn whole(id: &str) -> Locator {
 
 fn pick(sessions: &[Session], wanted: impl Fn(&Session) -> bool) -> Vec<Target> {
     sessions.iter().filter(|s| wanted(s)).map(Session::target).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exact_home;
+
+    #[test]
+    fn a_home_is_split_off_an_id_that_has_an_at_sign_of_its_own() {
+        for (text, split) in [
+            ("a@/home/ada@work", Some(("a", "/home/ada@work"))),
+            ("a@~/two", Some(("a", "~/two"))),
+            ("dm:1@chat.example@ws://127.0.0.1:1", Some(("dm:1@chat.example", "ws://127.0.0.1:1"))),
+            ("a@two", None),
+            ("./a@/b", None),
+            ("@/b", None),
+            ("@last", None),
+        ] {
+            assert_eq!(exact_home(text), split, "{text}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 const SEPARATORS: [&str; 2] = ["; ", ", or "];
 
 /// Returns a hint with the names of these arguments instead of their flags. A way that needs another flag is left out;
-/// `None` if no way is left. Commands, between backticks, stay as they are.
+/// `None` if no way is left. Commands, between backticks, stay as they are; a flag between backticks is no command.
 #[must_use]
 pub fn hint_with_arguments(hint: &str, arguments: &[&str]) -> Option<String> {
     let mut kept = String::new();
@@ -27,7 +27,10 @@ pub fn hint_with_arguments(hint: &str, arguments: &[&str]) -> Option<String> {
 fn with_arguments(way: &str, arguments: &[&str]) -> Option<String> {
     let parts = way.split('`').enumerate().map(|(at, part)| {
         if at % 2 == 1 {
-            return Some(format!("`{part}`"));
+            let argument = part.strip_prefix("--").map(|flag| arguments.contains(&flag));
+            return argument
+                .unwrap_or(true)
+                .then(|| format!("`{}`", part.trim_start_matches("--")));
         }
         let words = part.split(' ').map(|word| {
             let Some(flag) = word.strip_prefix("--") else { return Some(word.to_owned()) };
@@ -55,6 +58,8 @@ mod tests {
             ("--force does it; try again", Some("try again")),
             ("`agentctl stop 1 --force` ends it", Some("`agentctl stop 1 --force` ends it")),
             ("without --strict it is a warning", None),
+            ("name a model, or give options after `--`", Some("name a model")),
+            ("`--cwd` names it; `--force` does it", Some("`cwd` names it")),
         ] {
             assert_eq!(hint_with_arguments(given, &["cwd"]).as_deref(), told);
         }

@@ -38,8 +38,8 @@ impl Asset {
     }
 }
 
-/// Returns a line of a script without the spaces around its signs. A line with a template, a regular expression or a
-/// comment stays as it is: their parts are no code.
+/// Returns a line of a script without the spaces around its signs. From a template, a regular expression or a comment on
+/// it stays as it is: their parts are no code.
 fn without_spaces(line: &str) -> String {
     const SIGNS: &str = ",:;?=>{}()[]&|";
     let mut sent = String::with_capacity(line.len());
@@ -52,7 +52,11 @@ fn without_spaces(line: &str) -> String {
                 is_escaped = c == '\\';
                 quote = Some(end).filter(|end| c != *end);
             }
-            None if matches!(c, '`' | '/') => return line.to_owned(),
+            None if matches!(c, '`' | '/') => {
+                sent.push(c);
+                sent.extend(chars);
+                return sent;
+            }
             None if matches!(c, '"' | '\'') => quote = Some(c),
             None if c == ' ' => {
                 let is_sign = |c: &char| SIGNS.contains(*c);
@@ -116,8 +120,8 @@ mod tests {
             ),
             ("say(\"a \\\" = b\", c) || d", "say(\"a \\\" = b\",c)||d"),
             ("const { a } = b - -c", "const{a}=b - -c"),
-            ("const a = /b, c/", "const a = /b, c/"),
-            ("const a = `b, ${c, d}`", "const a = `b, ${c, d}`"),
+            ("const a = /b, c/, d = 1", "const a=/b, c/, d = 1"),
+            ("f(a, `b, ${c, d}`, e)", "f(a,`b, ${c, d}`, e)"),
         ] {
             assert_eq!(without_spaces(given), sent);
         }

@@ -1,7 +1,7 @@
 //! The newest look, for all pages at once. Each page remembers the number of the look that it has seen, and gets what
 //! changed since then: a slow page costs no memory and delays no other.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -33,9 +33,9 @@ struct State {
     /// Counts the looks that differ from the one before.
     version: u64,
     rows: HashMap<String, Row>,
-    /// The names of the rows in the order of `list`.
+    /// The keys of the rows in the order of `list`.
     sorted: Vec<String>,
-    /// The keys of the sessions in the same order, for the page.
+    /// The same, for the page.
     order: Shown,
     asks: Shown,
     faults: Shown,
@@ -50,7 +50,6 @@ struct State {
 }
 
 struct Row {
-    key: String,
     version: u64,
     hash: u64,
     json: Box<RawValue>,
@@ -74,7 +73,7 @@ pub(crate) struct LookData<'a> {
     rows: Vec<&'a RawValue>,
     /// The keys of the sessions that are gone.
     gone: Vec<&'a str>,
-    /// The keys of all sessions, in the order of `list`; absent if it has not changed.
+    /// The keys of all sessions, `adapter:id@home` or `adapter:pid:N`, in the order of `list`; absent if it has not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     order: Option<&'a RawValue>,
@@ -143,34 +142,30 @@ impl State {
         let mut has_changed = !self.is_current || self.names != names;
         self.names = names;
         let mut now: HashMap<String, Row> = HashMap::new();
-        let (mut order, mut sorted) = (Vec::new(), Vec::new());
+        let mut sorted = Vec::new();
         for session in sessions {
             let key = key(&session);
-            order.push(key.clone());
-            // Two homes may hold sessions of the same id.
-            let whole = format!("{key}\n{}", session.root);
-            sorted.push(whole.clone());
+            sorted.push(key.clone());
             let hash = hash_of(&timeless(session.clone()));
-            match self.rows.remove(&whole) {
-                Some(row) if row.hash == hash => drop(now.insert(whole, row)),
+            match self.rows.remove(&key) {
+                Some(row) if row.hash == hash => drop(now.insert(key, row)),
                 _ => {
                     has_changed = true;
                     let Some(json) = raw(&session) else { continue };
-                    now.insert(whole, Row { key, version, hash, json });
+                    now.insert(key, Row { version, hash, json });
                 }
             }
         }
-        let shown: HashSet<&str> = now.values().map(|row| row.key.as_str()).collect();
-        let left = self.rows.drain().map(|(_, row)| row.key);
-        let gone: Vec<String> = left.filter(|key| !shown.contains(key.as_str())).collect();
+        let left = self.rows.drain().map(|(key, _)| key);
+        let gone: Vec<String> = left.filter(|key| !now.contains_key(key)).collect();
         has_changed |= !gone.is_empty();
         self.gone.extend(gone.into_iter().map(|key| (version, key)));
         while self.gone.len() > MAX_GONE {
             let first = self.gone.pop_front();
             self.forgotten = first.map_or(self.forgotten, |(version, _)| version);
         }
+        has_changed |= self.order.set(version, &sorted, &sorted);
         (self.rows, self.sorted) = (now, sorted);
-        has_changed |= self.order.set(version, &order, &order);
         let timeless_asks: Vec<Ask> = asks.iter().cloned().map(timeless_ask).collect();
         has_changed |= self.asks.set(version, &asks, &timeless_asks);
         has_changed |= self.faults.set(version, &faults, &faults);
@@ -183,12 +178,12 @@ impl State {
 
     fn event(&self, from: Option<u64>) -> Bytes {
         let is_new = |version: u64| from.is_none_or(|from| version > from);
-        let rows = self.sorted.iter().filter_map(|whole| self.rows.get(whole));
+        let rows = self.sorted.iter().filter_map(|key| self.rows.get(key));
         let rows = rows.filter(|row| is_new(row.version));
         let gone = self.gone.iter().filter(|(version, _)| from.is_some_and(|from| *version > from));
         // A session that came back is not gone.
-        let here: HashSet<&str> = self.rows.values().map(|row| row.key.as_str()).collect();
-        let gone = gone.map(|(_, key)| key.as_str()).filter(|key| !here.contains(key)).collect();
+        let gone = gone.map(|(_, key)| key.as_str());
+        let gone = gone.filter(|key| !self.rows.contains_key(*key)).collect();
         let data = LookData {
             full: from.is_none(),
             rows: rows.map(|row| row.json.as_ref()).collect(),
@@ -214,10 +209,11 @@ impl Shown {
     }
 }
 
-/// Returns the key of a row on the page: `adapter:id`, or `adapter:pid:N` for a process without a session.
+/// Returns the key of a row on the page: `adapter:id@home`, because two homes may hold sessions of the same id, or
+/// `adapter:pid:N` for a process without a session. The page makes the same keys (`keyOf` in `list.js`).
 fn key(session: &Session) -> String {
     match (&session.id, session.pid) {
-        (Some(id), _) => format!("{}:{id}", session.adapter),
+        (Some(id), _) => format!("{}:{id}@{}", session.adapter, session.root),
         (None, Some(pid)) => format!("{}:pid:{pid}", session.adapter),
         (None, None) => format!("{}:", session.adapter),
     }
@@ -286,7 +282,7 @@ mod tests {
         take(&board, &[session("a", "one"), session("b", "two")]);
         let first = look(&board, &mut page).expect("everything");
         assert_eq!((&first["full"], titles(&first)), (&json!(true), vec!["one", "two"]));
-        assert_eq!(first["order"], json!(["demo:a", "demo:b"]));
+        assert_eq!(first["order"], json!(["demo:a@/home/ada", "demo:b@/home/ada"]));
         look(&board, &mut slow).expect("everything");
         take(&board, &[session("a", "one"), session("b", "two")]);
         assert_eq!(look(&board, &mut page), None, "nothing has changed");
@@ -296,18 +292,33 @@ mod tests {
         assert_eq!((second.get("order"), &second["gone"]), (None, &json!([])));
         take(&board, &[session("c", "four"), session("b", "three")]);
         let third = look(&board, &mut page).expect("a change");
-        assert_eq!((&third["gone"], titles(&third)), (&json!(["demo:a"]), vec!["four"]));
+        assert_eq!((&third["gone"], titles(&third)), (&json!(["demo:a@/home/ada"]), vec!["four"]));
         let at_once = look(&board, &mut slow).expect("two changes");
         assert_eq!(
             (&at_once["gone"], titles(&at_once)),
-            (&json!(["demo:a"]), vec!["four", "three"])
+            (&json!(["demo:a@/home/ada"]), vec!["four", "three"])
         );
         take(&board, &[session("a", "back")]);
         take(&board, &[session("a", "back"), session("b", "again")]);
         let both = look(&board, &mut page).expect("changes");
-        assert_eq!(both["gone"], json!(["demo:c"]), "what came back is not gone");
+        assert_eq!(both["gone"], json!(["demo:c@/home/ada"]), "what came back is not gone");
         board.set_stale();
         assert_eq!(look(&board, &mut None), None, "a new page waits for a look");
+    }
+
+    #[test]
+    fn sessions_of_two_homes_with_the_same_id_are_two_rows() {
+        let board = Board::new();
+        let (one, mut two) = (session("a", "one"), session("a", "two"));
+        two.root = "/copy".into();
+        let mut page = None;
+        take(&board, &[one.clone(), two]);
+        let first = look(&board, &mut page).expect("everything");
+        assert_eq!(titles(&first), ["one", "two"]);
+        assert_eq!(first["order"], json!(["demo:a@/home/ada", "demo:a@/copy"]));
+        take(&board, &[one]);
+        let second = look(&board, &mut page).expect("a change");
+        assert_eq!(second["gone"], json!(["demo:a@/copy"]), "the other home still has its own");
     }
 
     #[test]

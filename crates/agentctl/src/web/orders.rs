@@ -23,6 +23,14 @@ use crate::face::{
 };
 use crate::failure::{Failure, Kind};
 
+/// The body of `/api/send`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SendOrder {
+    session: String,
+    text: String,
+}
+
 /// The body of `/api/stop`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,7 +91,15 @@ pub(super) fn answer(web: &Web, bytes: &[u8], caller: Option<Answerer>) -> Body 
     let request: AnswerRequest = read(bytes)?;
     let answerer = answerer(&web.fleet, caller);
     let answered = web.fleet.answer(&request, &answerer);
-    body(&answered.map_err(|error| not_answered(&web.fleet, &request.ask, error))?)
+    let failure = |error| not_answered(&web.fleet, &request.ask, error).map_hints(answer_hint);
+    body(&answered.map_err(failure)?)
+}
+
+/// Returns the hint of an answer that was not delivered: the flags that an ask takes are no replies.
+fn answer_hint(hint: &str) -> Option<String> {
+    let own =
+        hint.starts_with("it takes --").then_some("`/api/asks` shows its `choices` and `fields`");
+    hint_with_arguments(own.unwrap_or(hint), &[])
 }
 
 /// Carries out `/api/send`. An ended session is resumed, as by the command.
@@ -109,9 +125,10 @@ fn message_hint(hint: &str) -> &str {
 }
 
 fn sent(web: &Web, bytes: &[u8]) -> Body {
-    let mut request: SendRequest = read(bytes)?;
-    let session = typed_session(&request.session).to_owned();
-    request.session = session;
+    let SendOrder { session, text } = read(bytes)?;
+    let session = typed_session(&session).to_owned();
+    // Waiting for the end of a turn would hold a thread of the server, and might send to a session that has ended since.
+    let request = SendRequest { session, text, when_idle: false };
     if request.text.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "the message is empty"));
     }

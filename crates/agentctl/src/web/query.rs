@@ -51,7 +51,8 @@ impl QueryText {
 /// Returns the text that names a session on the command line. A process without a session has the key
 /// `adapter:pid:N` on the page; its pid names it.
 pub(super) fn typed_session(key: &str) -> &str {
-    let pid = key.split_once(":pid:").map(|(_, pid)| pid);
+    // The id or the home of a session may hold `:pid:`.
+    let pid = key.split_once(':').and_then(|(_, name)| name.strip_prefix("pid:"));
     let is_pid = |pid: &&str| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit());
     pid.filter(is_pid).unwrap_or(key)
 }
@@ -94,6 +95,8 @@ mod tests {
         );
         assert_eq!(typed_session("demo:pid:12"), "12");
         assert_eq!(typed_session("demo:pid:x"), "demo:pid:x");
+        let named = "demo:a@/home/:pid:12";
+        assert_eq!(typed_session(named), named);
         assert!(query.needed("x").is_err() && query.number("id").is_err());
     }
 }

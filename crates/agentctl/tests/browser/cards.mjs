@@ -1,6 +1,6 @@
 // Checks of single cards: when a press is taken, and the words of a card that is closed.
 
-import { agentctl, askOf, assert, assertEqual, button, card, eventually, launch, pairedPage, text } from "./stage.mjs";
+import { agentctl, askOf, assert, assertEqual, button, card, eventually, json, launch, pairedPage, text } from "./stage.mjs";
 
 const isEnabled = (locator) => locator.getAttribute("aria-disabled").then((value) => value === "false");
 
@@ -83,14 +83,38 @@ export async function loser(browser, server) {
 export async function named(browser, server) {
   const page = await pairedPage(browser, server);
   const [ended, live] = [launch("Bake the bread"), launch("Paint the fence [[hang]]")];
-  await page.locator(`a.row[data-key="demo:${live}"]`).waitFor();
+  await page.locator(`a.row[data-key^="demo:${live}@"]`).waitFor();
   await page.locator("#ended").check();
-  await page.locator(`a.row[data-key="demo:${ended}"]`).waitFor();
+  await page.locator(`a.row[data-key^="demo:${ended}@"]`).waitFor();
   for (const [session, name] of [[live, "painter"], [ended, "baker"]]) {
     agentctl("name", session, name);
-    await page.locator(`a.row[data-key="demo:${session}"] .title`, { hasText: `${name}: ` }).waitFor();
+    await page.locator(`a.row[data-key^="demo:${session}@"] .title`, { hasText: `${name}: ` }).waitFor();
   }
   agentctl("stop", live);
+  await page.context().close();
+}
+
+/// Two homes may hold sessions of the same id: each has a row, and every question names its home. An address without a
+/// home opens the session that it means.
+export async function twoHomes(browser, server) {
+  const session = launch("Paint the door [[permit:true]] [[hang]]");
+  const ask = await askOf(session);
+  const page = await pairedPage(browser, server);
+  await page.goto(`${server.origin}/#/session/demo:${session}`);
+  await page.locator(`#session [data-ask="${ask.id}"]`).waitFor();
+  await eventually("the address has the home", () => decodeURIComponent(page.url()).endsWith(`demo:${session}@${ask.root}`));
+  const [like] = json("list").sessions.filter((one) => one.id === session);
+  const rows = [like, { ...like, root: "/copy", title: "Another door" }];
+  const look = { full: true, rows, gone: [], order: rows.map((row) => `demo:${session}@${row.root}`), asks: [], faults: [], names: 0 };
+  const body = `event: hello\ndata: {"control":true,"home":"/"}\n\nevent: look\ndata: ${JSON.stringify(look)}\n\n`;
+  await page.route("**/api/stream*", (route) => route.fulfill({ headers: { "content-type": "text/event-stream" }, body }));
+  await page.goto(`${server.origin}/#/`);
+  await eventually("two rows", async () => (await page.locator(`a.row[data-key^="demo:${session}@"]`).count()) === 2);
+  const asked = page.waitForRequest("**/api/stream?talk=*");
+  await page.locator("a.row", { hasText: "Another door" }).click();
+  assertEqual(new URL((await asked).url()).searchParams.get("talk"), `demo:${session}@/copy`, "the session that is followed");
+  await page.locator("#session-title", { hasText: "Another door" }).waitFor();
+  agentctl("stop", session);
   await page.context().close();
 }
 
@@ -98,7 +122,7 @@ export async function named(browser, server) {
 export async function grouped(browser, server) {
   const page = await pairedPage(browser, server);
   const session = launch("Sort the mail [[hang]]", { more: ["--group", "post"] });
-  const row = page.locator(`a.row[data-key="demo:${session}"]`);
+  const row = page.locator(`a.row[data-key^="demo:${session}@"]`);
   await row.filter({ hasText: "Sort the mail" }).waitFor();
   assert((await text(row.locator(".title"))).startsWith("Sort the mail"), await text(row.locator(".title")));
   assert((await text(row.locator(".meta"))).includes("group post"), await text(row.locator(".meta")));

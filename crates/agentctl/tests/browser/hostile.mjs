@@ -4,6 +4,7 @@
 import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { agentctl, askOf, assert, assertEqual, card, directory, eventually, home, launch, pairedPage, program, row, text as textOf } from "./stage.mjs";
+import { shownLines } from "./lines.mjs";
 
 const TITLES = 1000;
 const MESSAGES = 60;
@@ -118,7 +119,7 @@ export async function hostile(browser, server) {
   const changed = many(IN_DIFF);
   const git = (...args) => assertEqual(spawnSync("git", ["-C", cwd, "-c", "user.name=a", "-c", "user.email=a@b", ...args]).status, 0, `git ${args[0]}`);
   git("init", "-q");
-  const clean = (strings) => strings.map(({ text }) => text.replaceAll("\u0000", "").replaceAll("\u2028", " ")).join("\n");
+  const clean = (strings) => strings.map(({ text }) => text.replaceAll("\u0000", "")).join("\n");
   writeFileSync(`${cwd}/page.txt`, clean(changed.slice(0, IN_DIFF / 2)));
   git("add", ".");
   git("commit", "-qm", "begin");
@@ -129,6 +130,8 @@ export async function hostile(browser, server) {
   await page.goto(`${server.origin}/#/session/demo:${changer}/changes`);
   await page.locator("#session .work .patch").first().waitFor();
   await shown(page, "#session .work", changed, "diff");
+  const patch = agentctl("diff", changer, "--patch");
+  assertEqual(await page.locator("#session .work > :not(h2 ~ h2 ~ *) .line").count(), shownLines(patch), "lines of the diff");
   await harmless(page, "diff");
   await page.goto(`${server.origin}/#/session/demo:${changer}/facts`);
   await page.waitForSelector("#session .work dl");

@@ -44,6 +44,22 @@ export async function lateStop(browser, server) {
   await page.context().close();
 }
 
+/// A list of ended sessions that comes after its box was cleared is not shown.
+export async function lateEnded(browser, server) {
+  const session = launch("Ended before [[say:done]]");
+  await eventually("it has ended", () => json("status", session).status === "stopped");
+  const page = await pairedPage(browser, server);
+  const release = await heldBack(page, "sessions*");
+  await page.locator("#ended").check();
+  await page.locator("#ended").uncheck();
+  await release();
+  assertEqual(await row(page, session).count(), 0, "rows of ended sessions that are not wanted");
+  await page.locator("#ended").check();
+  await release();
+  await row(page, session).waitFor();
+  await page.context().close();
+}
+
 /// A message that is on its way neither blocks nor empties the field of another session, and one that was not sent is
 /// still there, with the reason, when the person comes back.
 export async function lateSend(browser, server) {

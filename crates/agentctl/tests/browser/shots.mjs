@@ -34,6 +34,12 @@ async function picture(name, options, route) {
     await page.locator("#notify").waitFor();
     if (route) await page.goto(`${server.origin}/${route}`);
     if (route) await page.locator("#session .call summary").first().click();
+    // The conversation begins with a whole message below the head, and not in the middle of a line.
+    if (route) await page.evaluate(() => {
+      const head = document.querySelector("#session > header").getBoundingClientRect().bottom + 12;
+      const first = [...document.querySelectorAll("#session .message")].find((one) => one.getBoundingClientRect().bottom > head);
+      document.querySelector("#session").scrollTop += first.getBoundingClientRect().top - head;
+    });
     await page.locator("button.allow[aria-disabled=false]:visible").first().waitFor();
     await eventually("no button in view is pale", () => page.evaluate(() => [...document.querySelectorAll("button[aria-disabled=true]")].every((one) => !one.checkVisibility() || one.getBoundingClientRect().bottom > innerHeight)));
     const path = `${folder}/${name}.png`;
@@ -44,7 +50,7 @@ async function picture(name, options, route) {
     return `${size} bytes`;
   });
 }
-await picture("web", { viewport: { width: 1280, height: 800 }, colorScheme: "light" }, `#/session/demo:${login}`);
+await picture("web", { viewport: { width: 1280, height: 880 }, colorScheme: "light" }, `#/session/demo:${login}`);
 await picture("web-phone", { viewport: { width: 390, height: 844 }, colorScheme: "dark" });
 await browser.close();
 await server.kill();

@@ -187,4 +187,4 @@ export async function pairedPage(browser, server, options = {}) {
 export const text = (locator) => locator.evaluate((element) => element.textContent);
 export const card = (page, ask) => page.locator(`#cards [data-ask="${ask.id}"]`);
 export const button = (page, ask, name) => card(page, ask).getByRole("button", { name: new RegExp(`^${name}`) }).first();
-export const row = (page, session) => page.locator(`a.row[data-key="demo:${session}"]`);
+export const row = (page, session) => page.locator(`a.row[data-key^="demo:${session}@"]`);

@@ -13,6 +13,7 @@ export async function rulesInFull(browser, server) {
   assert(rule.includes("\n") || rule.includes("\\n"), `the rule of the demo agent: ${rule}`);
   const shown = card(page, ask).locator(".rule");
   assertEqual(await shown.innerText(), rule, "the rule on the screen");
+  assert((await card(page, ask).locator(".always").first().innerText()).startsWith("Rule\n"), "the box of the rule has no caption");
   assertEqual(await shown.evaluate((one) => getComputedStyle(one).whiteSpaceCollapse), "preserve", "blanks of the rule");
 
   const long = launch(`[[permit:true; : ${"line ".repeat(350)}]] [[hang]]`);

@@ -4,10 +4,11 @@ import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { Server, agentctl, askOf, assert, assertEqual, axePath, button, card, check, directory, eventually, finish, home, json, launch, openBrowser, openPage, pairedPage, row, text } from "./stage.mjs";
 import { keptForm, abortedDiff, helpByKeys, notHeld, restarted, rulesInFull, settledInPast } from "./truth.mjs";
-import { allowInView, failedCall, firstPress, grouped, loser, named } from "./cards.mjs";
+import { allowInView, failedCall, firstPress, grouped, loser, named, twoHomes } from "./cards.mjs";
 import { emoji, hostile } from "./hostile.mjs";
 import { keeps } from "./https.mjs";
-import { lateSend, lateStop, lostAnswers } from "./late.mjs";
+import { wholeAsk, wholeDiff } from "./lines.mjs";
+import { lateEnded, lateSend, lateStop, lostAnswers } from "./late.mjs";
 import { fits, stoppedInView, targets, toldInView } from "./layout.mjs";
 import { planted } from "./planted.mjs";
 
@@ -301,9 +302,10 @@ await walk("launch, send and stop from the page", async () => {
 
 await walk("everything is reached by the keyboard, and the focus comes back", async () => {
   const session = launch("Read the news [[hang]]");
+  const focused = () => page.evaluate(() => /^demo:([^@]+)@/.exec(document.activeElement.dataset.key)?.[1]);
   await row(page, session).waitFor();
   // The process of the session that was stopped before may still be exiting: a row of its own, without a session.
-  await page.waitForFunction((key) => document.querySelector("[data-key]")?.dataset.key === key, `demo:${session}`);
+  await page.waitForFunction((key) => document.querySelector("[data-key]")?.dataset.key.startsWith(key), `demo:${session}@`);
   await page.locator("body").press("?");
   await page.getByRole("heading", { name: "Keys" }).waitFor();
   await page.keyboard.press("Escape");
@@ -312,12 +314,12 @@ await walk("everything is reached by the keyboard, and the focus comes back", as
   assertEqual(await page.evaluate(() => document.activeElement.id), "filter", "focus after /");
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");
-  assertEqual(await page.evaluate(() => document.activeElement.dataset.key), `demo:${session}`, "focus after j");
+  assertEqual(await focused(), session, "focus after j");
   await page.keyboard.press("Enter");
   await page.waitForSelector("body[data-view=session]");
   await page.keyboard.press("Escape");
   await page.waitForSelector("body[data-view=home]");
-  assertEqual(await page.evaluate(() => document.activeElement.dataset.key), `demo:${session}`, "focus after Escape");
+  assertEqual(await focused(), session, "focus after Escape");
   agentctl("stop", session);
 });
 
@@ -408,17 +410,21 @@ await check("a new ask is notified after the person has allowed it by a button",
   await page.goto(server.newLink());
   await page.getByRole("button", { name: "Notify me" }).click();
   await page.locator("#notify").waitFor({ state: "hidden" });
-  const session = launch("[[permit:echo bell]] [[hang]]");
+  const session = launch("[[permit:echo bell\u202egnp.\u200b]] [[hang]]");
   const ask = await askOf(session);
   await card(page, ask).waitFor();
-  assertEqual(await page.evaluate(() => globalThis.shown.join()), `agentctl: demo asks: ${ask.title}`, "notifications");
-  assertEqual(await text(page.locator("#say-assertive")), `demo asks: ${ask.title}`, "what a screen reader says");
+  const title = ask.title.replace("\u202e", "\\u{202e}").replace("\u200b", "\\u{200b}");
+  assert(title.includes("bell\\u{202e}gnp.\\u{200b}"), `the title of the ask: ${title}`);
+  assertEqual(await page.evaluate(() => globalThis.shown.join()), `agentctl: demo asks: ${title}`, "notifications");
+  assertEqual(await text(page.locator("#say-assertive")), `demo asks: ${title}`, "what a screen reader says");
   agentctl("stop", session);
   await other.close();
 });
 
 await check("nothing troubled the page so far", () => untroubled(page));
 await check("10,000 hostile strings are shown as text", () => hostile(browser, server));
+await check("every line of a diff is shown, whatever ends in it", () => wholeDiff(browser, server));
+await check("every line of an ask is shown", () => wholeAsk(browser, server));
 await check("the page and the command line agree about hidden characters of emoji", () => emoji(browser, server));
 await check("over https the token can be kept on the device", () => keeps(browser, server));
 await check("a server on another port learns no secret", () => planted(browser, server));
@@ -434,9 +440,11 @@ await check("the form for a new session keeps what was typed, and names its fiel
 await check("a view that is left asks nothing more", () => abortedDiff(browser, server));
 await check("? works always, and Space behind it closes the help", () => helpByKeys(browser, server));
 await check("a name that is given later is shown", () => named(browser, server));
+await check("sessions of two homes with the same id are two rows", () => twoHomes(browser, server));
 await check("a group is no part of a title", () => grouped(browser, server));
 await check("a folded call that failed says so in words", () => failedCall(browser, server));
 await check("Stopped is told in the session that was stopped only", () => lateStop(browser, server));
+await check("ended sessions that are read late are not shown after the box was cleared", () => lateEnded(browser, server));
 await check("a message that is on its way changes no other session, and stays if it was not sent", () => lateSend(browser, server));
 await check("an order whose answer was lost is not called failed, and is not given again by one press", () => lostAnswers(browser, server));
 
@@ -460,7 +468,7 @@ await check("on a phone: one column, large buttons, Deny left of Allow, nothing 
   assert(list.y >= inbox.y + inbox.height && list.x === inbox.x, "the list is not below the inbox");
   const fits = () => phone.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
   assert(await fits(), "the list is wider than the screen");
-  await phone.locator(`a.row[data-key="demo:${session}"] .title`).tap();
+  await phone.locator(`a.row[data-key^="demo:${session}@"] .title`).tap();
   await phone.waitForSelector("#session .message");
   assert(await fits(), "the conversation is wider than the screen");
   assert(!(await phone.locator("#sessions").isVisible()), "the list beside a conversation");
@@ -563,7 +571,7 @@ await check("look to DOM with 10,000 sessions, measured", async () => {
   const like = await eventually("the session", () => json("list").sessions.find((one) => one.id === session));
   agentctl("stop", session);
   const rows = Array.from({ length: 10_000 }, (_, index) => ({ ...like, id: `${String(index).padStart(8, "0")}-many`, title: `Session ${index}` }));
-  const order = rows.map((row) => `demo:${row.id}`);
+  const order = rows.map((row) => `demo:${row.id}@${row.root}`);
   const event = (look) => `event: look\ndata: ${JSON.stringify({ gone: [], asks: [], faults: [], ...look })}\n\n`;
   const changes = Array.from({ length: 200 }, (_, step) => {
     const at = (step * 7919) % rows.length;

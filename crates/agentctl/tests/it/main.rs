@@ -130,6 +130,7 @@ mod wait_codex;
 mod watched_lists;
 mod web;
 mod web_documents;
+mod web_homes;
 mod web_orders;
 mod web_socket;
 mod web_together;

@@ -18,6 +18,8 @@ fn hints_name_tools_and_arguments_that_exist() {
         let held = server.error("launch", json!({"adapter": "demo", "prompt": "x", "cwd": shop}));
         assert_eq!(held["code"], "refused", "{held}");
         assert_eq!(held["hint"], "name another directory with `cwd`, or set `worktree`", "{held}");
+        let option = json!({"adapter": "demo", "prompt": "x", "cwd": shop, "model": "--help"});
+        assert_eq!(server.error("launch", option)["hint"], "name a model");
         let absent = server.error("launch", json!({"prompt": "x", "cwd": folder(&home, "none")}));
         assert_eq!(absent["hint"], "`adapter` = `demo` needs none", "{absent}");
         let nameless = server.error("get_session", json!({"id": ""}));

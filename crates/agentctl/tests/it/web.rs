@@ -146,7 +146,7 @@ pub(crate) fn ask_privately(home: &TestHome, line: &str) -> Answer {
 }
 
 /// Returns the headers of a request that a route accepts, as names and values.
-fn accepted(port: u16, token: &str, route: RouteRow) -> Vec<(&'static str, String)> {
+pub(crate) fn accepted(port: u16, token: &str, route: RouteRow) -> Vec<(&'static str, String)> {
     let mut headers = vec![
         ("Host", format!("127.0.0.1:{port}")),
         ("Origin", format!("http://127.0.0.1:{port}")),
@@ -159,7 +159,7 @@ fn accepted(port: u16, token: &str, route: RouteRow) -> Vec<(&'static str, Strin
     headers
 }
 
-fn request(method: &str, path: &str, headers: &[(&'static str, String)]) -> String {
+pub(crate) fn request(method: &str, path: &str, headers: &[(&'static str, String)]) -> String {
     let lines: Vec<String> =
         headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let lines = lines.concat();

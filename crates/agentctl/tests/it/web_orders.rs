@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use agentctl::web::{Access, RouteRow, routes};
 use serde_json::{Value, json};
 use testkit::{TestHome, eventually, sandboxed};
 
@@ -13,7 +14,7 @@ use crate::home;
 use crate::inbox::ask_of;
 use crate::launched::{folder, launch, script, status, until_stopped};
 use crate::mcp_client::Mcp;
-use crate::web::Web;
+use crate::web::{Web, accepted, request};
 
 /// A page that reads its stream.
 pub(crate) struct Page {
@@ -60,6 +61,11 @@ impl Page {
     }
 }
 
+/// Returns the key that the page has for a session of the demo agent.
+fn key_of(home: &TestHome, id: &str) -> String {
+    format!("demo:{id}@{}/.local/share/agentctl-demo", home.path().display())
+}
+
 fn is_session(row: &Value, id: &str, state: &str) -> bool {
     row["id"] == id && row["status"] == state
 }
@@ -83,12 +89,16 @@ fn an_answer_is_delivered_and_the_stream_tells_it() {
         let first = page.until("the first look", |name, _| name == "look");
         assert_eq!((&first["full"], &first["asks"][0]["id"]), (&json!(true), &ask["id"]));
         assert!(has_row(&first, &id, "waiting"), "{first}");
-        assert_eq!(first["order"], json!([format!("demo:{id}")]));
+        assert_eq!(first["order"], json!([key_of(&home, &id)]));
+        let absent = json!({"ask": ask["id"], "reply": {"always": "always:9"}});
+        let absent = web.post(&token, "/api/answer", &absent).json();
+        let hint = "`/api/asks` shows its `choices` and `fields`";
+        assert_eq!(absent["error"]["hint"], hint, "{absent}");
         let answered =
             web.post(&token, "/api/answer", &json!({"ask": ask["id"], "reply": "allow"}));
         assert_eq!(answered.code, 200, "{}", answered.body);
         assert_eq!(answered.json()["ask"]["id"], ask["id"]);
-        let key = json!([format!("demo:{id}")]);
+        let key = json!([key_of(&home, &id)]);
         let is_end = |name: &str, data: &Value| name == "look" && data["gone"] == key;
         plain.until("its end", is_end);
         // The last words may be read before the process has ended, or after.
@@ -152,6 +162,9 @@ fn sessions_are_launched_spoken_to_and_stopped() {
         let absent = json!({"adapter": "demo", "prompt": "x", "cwd": "/nowhere"});
         let absent = web.post(&token, "/api/launch", &absent).json();
         assert_eq!(absent["error"]["hint"], "name another directory with `cwd`", "{absent}");
+        let option = json!({"adapter": "demo", "prompt": "x", "cwd": cwd, "model": "--help"});
+        let option = web.post(&token, "/api/launch", &option).json();
+        assert_eq!(option["error"]["hint"], "name a model", "{option}");
         let message = json!({"session": id, "text": "more [[hang]]"});
         let sent = web.post(&token, "/api/send", &message);
         assert_eq!(sent.code, 200, "an ended session is resumed: {}", sent.body);
@@ -181,6 +194,7 @@ fn sessions_are_launched_spoken_to_and_stopped() {
             ("/api/launch", json!({"adapter": "demo", "prompt": "x", "cwd": "w"}), 400),
             ("/api/launch", json!({"adapter": "none", "prompt": "x", "cwd": cwd}), 400),
             ("/api/send", json!({"session": id, "text": ""}), 400),
+            ("/api/send", json!({"session": id, "text": "x", "when_idle": true}), 400),
             ("/api/answer", json!({"ask": "00000000", "reply": "allow"}), 404),
             ("/api/answer", json!({"ask": "0000", "reply": "allow"}), 400),
             ("/api/answer", json!({"ask": "00000000", "reply": "perhaps"}), 400),
@@ -352,29 +366,50 @@ fn a_process_below_an_agent_gives_no_order_even_with_a_token() {
     });
 }
 
+/// Sends a good request for a route from a process of the second user. Returns the status line, and the rest of a refusal.
+fn from_other(other: testkit::OtherUser, web: &Web, token: &str, route: RouteRow) -> String {
+    let request = request(route.method, route.path, &accepted(web.port, token, route));
+    let script = r#"exec 3<>/dev/tcp/127.0.0.1/$PORT; printf %s "$REQUEST" >&3
+        IFS= read -r line <&3; echo "$line"; case "$line" in *" 403 "*) cat <&3;; esac"#;
+    let mut command = other.command("bash");
+    command.args(["-c", script]).env("PORT", web.port.to_string()).env("REQUEST", request);
+    let output = command.output().expect("runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 #[test]
 #[ignore = "needs root: another user connects"]
 fn a_process_of_another_user_sees_nothing() {
     sandboxed(|| {
         let other = testkit::another_user();
         let home = home();
-        let web = Web::start(&home, &[]);
-        let token = web.token();
-        let from_other = |web: &Web, path: &str| {
-            let script = format!(
-                "exec 3<>/dev/tcp/127.0.0.1/{}; printf 'GET {path} HTTP/1.1\\r\\nHost: 127.0.0.1:{}\\r\\nAuthorization: Bearer {token}\\r\\n\\r\\n' >&3; head -1 <&3",
-                web.port, web.port
-            );
-            let output = other.command("bash").args(["-c", &script]).output().expect("runs");
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        };
-        assert!(from_other(&web, "/api/asks").contains(" 403 "), "data");
-        assert!(from_other(&web, "/").contains(" 200 "), "the page holds no data");
-        drop(web);
-        let users = format!("[web]\nproxy_users = [\"{}\"]\n", other.uid);
-        crate::configure(&home, &[], &users);
-        let web = Web::start(&home, &[]);
-        assert!(from_other(&web, "/api/asks").contains(" 200 "), "a proxy: the token decides");
+        let number = other.uid.to_string();
+        for (users, admitted) in [
+            (None, false),
+            (Some("daemon"), false),
+            (Some(number.as_str()), true),
+            (Some("nobody"), true),
+        ] {
+            let users = users.map(|user| format!("[web]\nproxy_users = [\"{user}\"]\n"));
+            crate::configure(&home, &[], &users.clone().unwrap_or_default());
+            let web = Web::start(&home, &["--allow-control"]);
+            let token = web.token();
+            for route in routes() {
+                let answer = from_other(other, &web, &token, route);
+                let refused = answer.contains(" 403 ") && answer.contains("other_user");
+                let taken = [" 200 ", " 400 "].iter().any(|code| answer.contains(code));
+                let is_right = match route.access {
+                    // The files of the page hold no data.
+                    Access::Public => answer.contains(" 200 "),
+                    // Such a route is served on the private socket alone.
+                    Access::Private => answer.contains(" 404 "),
+                    // The query or the body is incomplete.
+                    _ if admitted => taken,
+                    _ => refused,
+                };
+                assert!(is_right, "{users:?} {} {}: {answer}", route.method, route.path);
+            }
+        }
     });
 }
 
@@ -392,7 +427,7 @@ fn a_slow_page_delays_no_other() {
             let id = launch(&home, &format!("w{round}"), "x [[hang]]", &[]);
             page.until("it runs", |name, data| name == "look" && has_row(data, &id, "running"));
             assert_eq!(home.run(&["stop", &id]).code, Some(0));
-            let key = json!(format!("demo:{id}"));
+            let key = json!(key_of(&home, &id));
             page.until("its end", |name, data| {
                 let gone = data["gone"].as_array();
                 name == "look" && gone.is_some_and(|gone| gone.contains(&key))

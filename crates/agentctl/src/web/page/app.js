@@ -1,16 +1,16 @@
 // The page: pairing, the live state, routes, keys.
 
 import { Stream, canKeep, code, get, hasEnded, isPaired, pair, takeCode, whenUnpaired, wordsOf } from "./net.js";
-import { byId, fill, h, openDialog, refreshAges, say, setHome, setText } from "./dom.js";
+import { byId, fill, h, openDialog, refreshAges, say, setHome, setText, visible } from "./dom.js";
 import { showBegin } from "./begin.js";
 import { Board } from "./inbox.js";
-import { SessionList, keyOf, titleOf } from "./list.js";
+import { SessionList, keyOf, routeOf, titleOf } from "./list.js";
 import { Talk } from "./talk.js";
 
 const { body } = document;
 const state = { asks: [], control: false, connected: false, looked: false };
 const list = new SessionList();
-const world = { session: (key) => list.get(key), asks: () => state.asks, control: () => state.control, connected: () => state.connected, counted: paintCount };
+const world = { session: (key) => list.get(key), asks: () => state.asks, control: () => state.control, connected: () => state.connected, counted: paintCount, renamed };
 const inbox = new Board(byId("cards"), world, () => true, "Nothing waits for you.");
 const talk = new Talk(world);
 const stream = new Stream({ hello, look: takeLook, said: (event) => talk.said(event), lost });
@@ -108,7 +108,7 @@ function announce([first, ...others]) {
 	say(text, true);
 	if (globalThis.Notification?.permission !== "granted") return;
 	try {
-		new Notification("agentctl", { body: text, tag: first.id }).onclick = () => {
+		new Notification("agentctl", { body: visible(text), tag: first.id }).onclick = () => {
 			focus();
 			location.hash = `#/ask/${first.id}`;
 		};
@@ -126,11 +126,14 @@ function lost(refusal, wait) {
 	fill(byId("banner"), `Not connected: ${why}. What is shown may be old. Trying again ${wait < 1000 ? "now" : `in ${wait / 1000} s`}.`, h("button.quiet", { onclick: () => stream.connect() }, "Try now"));
 }
 
+// Only the last reading counts: a box that was cleared meanwhile shows nothing.
 async function readEnded() {
+	const turn = (state.turn = {});
 	try {
-		list.takeEnded(byId("ended").checked ? (await get("/api/sessions", { all: true, since: "7d" })).sessions : []);
+		const rows = byId("ended").checked ? (await get("/api/sessions", { all: true, since: "7d" })).sessions : [];
+		if (turn === state.turn) list.takeEnded(rows);
 	} catch (refusal) {
-		paintFaults([{ adapter: "ended sessions", message: wordsOf(refusal) }]);
+		if (turn === state.turn) paintFaults([{ adapter: "ended sessions", message: wordsOf(refusal) }]);
 	}
 }
 
@@ -141,7 +144,9 @@ function route() {
 	if (link) return takeLink(link);
 	if (!isPaired()) return showUnpaired();
 	const [, place, name = "", tab = ""] = location.hash.split("/");
-	const key = new URLSearchParams(`k=${name.replaceAll("+", "%2B").replaceAll("&", "%26")}`).get("k");
+	const given = new URLSearchParams(`k=${name.replaceAll("+", "%2B").replaceAll("&", "%26")}`).get("k");
+	const key = list.whole(given);
+	if (key !== given) return renamed(key);
 	const before = talk.key;
 	state.wanted = place === "ask" && key;
 	byId("stale").hidden = true;
@@ -161,6 +166,12 @@ function route() {
 	// The focus goes back to the row that was opened.
 	if (before && place !== "ask") list.items.get(before)?.firstChild.focus();
 	inbox.moved();
+}
+
+// Shows a session under its own key, which its address did not name.
+function renamed(key) {
+	history.replaceState(null, "", routeOf(key, location.hash.split("/")[3]));
+	route();
 }
 
 // Shows the ask that the address names, once there was a look.
@@ -232,7 +243,7 @@ addEventListener("keydown", (event) => {
 
 whenUnpaired(() => {
 	// Nothing of what was shown stays.
-	Object.assign(state, { asks: [], connected: false, looked: false });
+	Object.assign(state, { asks: [], connected: false, looked: false, turn: null });
 	list.take({ full: true, rows: [], gone: [], order: [] });
 	list.takeEnded([]);
 	inbox.clear();

@@ -1,6 +1,6 @@
 // One card for each ask: the whole request, and the decisions that the agent offers as buttons.
 
-import { ageOf, folder, h, openDialog, patchLines, setText } from "./dom.js";
+import { ageOf, folder, h, linesOf, openDialog, patchLines, setText } from "./dom.js";
 import { isLive, keyOf, routeOf, shortId, titleOf } from "./list.js";
 import { failure, post } from "./net.js";
 
@@ -115,7 +115,7 @@ export class Card {
 			const id = `${this.id}-${key}`;
 			const store = button("store", [this.end, end], () => ({ always: key }), null, `${words} ${SCOPES[scope] ?? ""}`);
 			store.setAttribute("aria-describedby", id);
-			return h("div.always", rule && h("pre.rule", { id, dir: "auto" }, rule, end), store);
+			return h("div.always", rule && h("p.note", "Rule"), rule && h("pre.rule", { id, dir: "auto" }, rule, end), store);
 		});
 		return [
 			h("div.buttons", this.end,
@@ -247,7 +247,7 @@ async function endTurn() {
 
 function partOf(part) {
 	const cut = part.cut && h("p.note", "The text goes on; only its beginning is shown.");
-	if (part.kind === "diff") return [h("p.path", h("bdi", part.path)), patchLines(part.unified), cut];
+	if (part.kind === "diff") return [h("p.path", h("bdi", part.path)), patchLines(linesOf(part.unified)), cut];
 	const text = part.text ?? part.markdown ?? (typeof part.value === "string" ? part.value : JSON.stringify(part.value, null, 2));
 	return [h(`pre.${part.kind}`, { dir: "auto" }, text), cut];
 }

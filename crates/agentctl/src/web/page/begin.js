@@ -1,7 +1,7 @@
 // The form that starts a session.
 
 import { byId, fill, h, isMeantAgain, longPath, newNotice, shortPath, tell } from "./dom.js";
-import { routeOf } from "./list.js";
+import { keyOf, routeOf } from "./list.js";
 import { failure, get, post, wordsOf } from "./net.js";
 
 const field = (label, input) => h("label.field", h("span", label), input);
@@ -48,7 +48,7 @@ function form({ adapters, directories, permissions }) {
 		try {
 			const begun = await post("/api/launch", given);
 			fill(byId("begin"));
-			location.hash = routeOf(`${begun.adapter}:${begun.id}`);
+			location.hash = routeOf(keyOf(begun));
 		} catch (refusal) {
 			if (refusal.isUnclear) perhaps = order;
 			tell(notice, labelled(event.target, failure(refusal, "launched")), true);

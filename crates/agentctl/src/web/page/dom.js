@@ -9,7 +9,7 @@ const CHECKED = new RegExp(`(?<=${EMOJI}|[\\d#*](?=.\u20e3))[\ufe0e\ufe0f]|(?<=$
 
 const escaped = (code) => (code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`);
 
-const visible = (text) => (HARMFUL.test(text) ? text.replace(CHECKED, (all, bad) => (bad ? escaped(bad.codePointAt(0)) : all)) : text);
+export const visible = (text) => (HARMFUL.test(text) ? text.replace(CHECKED, (all, bad) => (bad ? escaped(bad.codePointAt(0)) : all)) : text);
 
 // Attributes that people see or hear. The value of a field is sent back, so it stays as it is.
 const SHOWN = new Set(["aria-label", "placeholder", "title"]);
@@ -70,14 +70,19 @@ export function linked(text) {
 
 const SIGNS = { "+": "added", "-": "removed", "@": "head" };
 
-// The lines of a patch below a heading that names its file: the lines that name it again are left out.
-export function patchLines(text) {
-	let isHead = /^@@/m.test(text);
-	return h("div.patch", { tabindex: 0, role: "group", "aria-label": "Changed lines" }, text.replace(/\n$/, "").split("\n").map((line) => {
-		if (line.startsWith("@@")) isHead = false;
-		else if (line.startsWith("diff --git ")) isHead = true;
-		if (isHead && /^(diff --git |index |--- |\+\+\+ )/.test(line)) return null;
-		const kind = isHead ? "head" : SIGNS[line[0]] ?? (/^(diff |index |new |deleted |old |similarity |rename |Binary )/.test(line) ? "head" : "same");
+// Lines end at a line feed and nowhere else: to a regular expression a carriage return and U+2028 end one, too.
+export const linesOf = (text) => (text.endsWith("\n") ? text.slice(0, -1) : text).split("\n");
+
+const HEAD = /^(index|---|\+\+\+|old|new|deleted|similarity|dissimilarity|rename|copy|Binary) /;
+
+// The lines of a change. Below a heading that names the file, git's own lines that name it again are left out; no line of
+// an ask is.
+export function patchLines(lines, isNamed) {
+	let isHead = false;
+	return h("div.patch", { tabindex: 0, role: "group", "aria-label": "Changed lines" }, lines.map((line) => {
+		isHead = isNamed && (line.startsWith("diff --git ") || (isHead && HEAD.test(line)));
+		if (isHead && /^(diff|index|---|\+\+\+) /.test(line)) return null;
+		const kind = isHead ? "head" : SIGNS[line[0]] ?? "same";
 		return h(`div.line.${kind}`, kind === "removed" ? `−${line.slice(1)}` : line || " ");
 	}));
 }

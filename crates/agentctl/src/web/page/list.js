@@ -4,12 +4,13 @@ import { ageOf, byId, folder, h, mark, setText, shortPath } from "./dom.js";
 
 const PAGE = 300;
 
+// The server makes the same keys (board.rs). Two homes may hold sessions of the same id.
 export function keyOf(row) {
 	const id = row.session_id === undefined ? row.id : row.session_id;
-	return `${row.adapter}:${id ?? `pid:${row.pid}`}`;
+	return `${row.adapter}:${id ? `${id}@${row.root}` : `pid:${row.pid}`}`;
 }
 
-export const routeOf = (key, tab) => `#/session/${encodeURIComponent(key).replaceAll("%3A", ":")}${tab ? `/${tab}` : ""}`;
+export const routeOf = (key, tab) => `#/session/${encodeURIComponent(key).replaceAll("%3A", ":").replaceAll("%40", "@")}${tab ? `/${tab}` : ""}`;
 export const shortId = (row) => (row.session_id ?? row.id)?.slice(0, 8) ?? `pid ${row.pid}`;
 // The name that the user gave comes first.
 export const titleOf = ({ name, title, prompt }) => [name, title ?? prompt ?? (name ? null : "no title yet")].filter(Boolean).join(": ");
@@ -44,6 +45,12 @@ export class SessionList {
 
 	get(key) {
 		return this.live.get(key) ?? this.ended.get(key);
+	}
+
+	// The key that an address without a home means.
+	whole(key) {
+		const fitting = this.get(key) ? [] : [...new Set([...this.live.keys(), ...this.ended.keys()])].filter((one) => one.startsWith(`${key}@`));
+		return fitting.length === 1 ? fitting[0] : key;
 	}
 
 	// Takes the rows of a look. Returns the sessions whose status changed.
@@ -81,7 +88,7 @@ export class SessionList {
 		const all = [...live, ...[...this.ended].map(([key, row]) => !this.live.has(key) && row)].filter(Boolean);
 		const fitting = all.filter((row) => this.fits(row));
 		const shown = fitting.slice(0, this.limit);
-		const ids = new Set(shown.map((row) => row.id));
+		const ids = new Set(shown.map(({ root, id }) => root + id));
 		const list = byId("rows");
 		const kept = new Set(shown.map(keyOf));
 		for (const [key, item] of this.items) {
@@ -92,7 +99,7 @@ export class SessionList {
 		let place = list.firstChild;
 		for (const row of shown) {
 			const item = this.item(row);
-			item.className = row.parent && ids.has(row.parent) ? "below" : "";
+			item.className = row.parent && ids.has(row.root + row.parent) ? "below" : "";
 			// A row that stands in its place already is not touched: it keeps the focus and is not laid out again.
 			if (item === place) place = place.nextSibling;
 			else list.insertBefore(item, place);

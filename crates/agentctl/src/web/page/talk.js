@@ -128,6 +128,7 @@ export class Talk {
 		try {
 			const row = await get("/api/session", { id: key });
 			if (key !== this.key) return;
+			if (row.id && keyOf(row) !== key) return this.world.renamed(keyOf(row));
 			this.row = row;
 			this.paint();
 		} catch (refusal) {

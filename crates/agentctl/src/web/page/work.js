@@ -1,6 +1,6 @@
 // What a session has done: its changed files, and the facts behind its status.
 
-import { ageOf, fill, folder, h, linked, patchLines, span } from "./dom.js";
+import { ageOf, fill, folder, h, linked, linesOf, patchLines, span } from "./dom.js";
 import { get, wordsOf } from "./net.js";
 
 const MOST_LINES = 3000;
@@ -31,7 +31,8 @@ export function showChanges(element, id) {
 const BASES = { given: "as given", worktree_ref: "the base of the worktree", run: "recorded by its run", reflog: "HEAD when the session started, by git’s reflog", head: "HEAD now: no source says where the work began" };
 
 function oneDiff(diff) {
-	const patch = typeof diff.patch === "string" ? diff.patch : diff.patch?.text;
+	// A patch that is not UTF-8 comes as its bytes.
+	const patch = Array.isArray(diff.patch) ? new TextDecoder().decode(new Uint8Array(diff.patch)) : diff.patch;
 	return [
 		h("p.meta", folder(diff.directory), diff.branch && h("code", diff.branch), h("span", `since ${diff.base.slice(0, 8)} (${BASES[diff.base_from] ?? diff.base_from})`), counts(diff)),
 		several("Other sessions worked in the same tree", diff.shared_with),
@@ -44,16 +45,27 @@ function oneDiff(diff) {
 
 // One foldable block for each file; the lines of a large patch are made when its block is opened.
 function byFile(patch) {
+	const parts = [];
+	for (const line of linesOf(patch)) {
+		if (line.startsWith("diff --git ") || !parts.length) parts.push([]);
+		parts.at(-1).push(line);
+	}
 	let total = 0;
-	return patch.split(/^(?=diff --git )/m).filter(Boolean).map((part) => {
-		const name = / "?b\/(.*?)"?$/m.exec(part)?.[1];
-		const lines = part.split("\n");
+	return parts.map((lines) => {
 		total += lines.length;
-		const block = h("details.file", { open: total < MOST_LINES, ontoggle: () => block.children[1] || block.append(body()) }, h("summary", h("bdi", name)));
-		const body = () => h("div", patchLines(lines.slice(0, MOST_LINES).join("\n")), lines.length > MOST_LINES && note(`${lines.length - MOST_LINES} more lines.`));
+		const block = h("details.file", { open: total < MOST_LINES, ontoggle: () => block.children[1] || block.append(body()) }, h("summary", h("bdi", nameOf(lines))));
+		const body = () => h("div", patchLines(lines.slice(0, MOST_LINES), true), lines.length > MOST_LINES && note(`${lines.length - MOST_LINES} more lines.`));
 		if (block.open) block.append(body());
 		return block;
 	});
+}
+
+// The name of a file of git's patch. A file that was not renamed is named twice alike: `a/NAME b/NAME`.
+function nameOf([first, ...lines]) {
+	const twice = first.slice("diff --git ".length);
+	const renamed = lines.find((line) => line.startsWith("rename to "))?.slice("rename to ".length);
+	const name = renamed ?? twice.slice((twice.length + 1) / 2).replace("b/", "");
+	return name.startsWith('"') ? name.slice(1, -1) : name;
 }
 
 function recorded({ files, patches, commands, unanswered }) {
@@ -63,7 +75,7 @@ function recorded({ files, patches, commands, unanswered }) {
 		!files.length && h("p.empty", "No changed file is recorded."),
 		files.map((file) => h("details.file",
 			h("summary", h("bdi", file.path), ` ${file.kind} `, counts(file), { different: " changed since", gone: " gone now" }[file.now]),
-			patches?.filter((patch) => patch.path === file.path).map((patch) => [patch.remark && note(patch.remark), patch.patch && patchLines(patch.patch)]))),
+			patches?.filter((patch) => patch.path === file.path).map((patch) => [patch.remark && note(patch.remark), patch.patch && patchLines(linesOf(patch.patch), true)]))),
 	];
 }
 
