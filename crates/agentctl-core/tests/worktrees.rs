@@ -9,6 +9,8 @@ mod faults;
 mod making;
 #[path = "worktrees/snapshots.rs"]
 mod snapshots;
+#[path = "worktrees/unfinished_setups.rs"]
+mod unfinished_setups;
 
 use std::path::{Path, PathBuf};
 

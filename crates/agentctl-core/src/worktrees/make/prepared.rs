@@ -32,7 +32,7 @@ type Digest = Vec<u8>;
 
 impl Prepared {
     /// Reads the state of a worktree. A list that cannot be read is part of the result.
-    pub(super) fn of(git: &Git, path: &Path) -> Result<Self, GitError> {
+    pub(in crate::worktrees) fn of(git: &Git, path: &Path) -> Result<Self, GitError> {
         let git_dir = match git_dir_of(path) {
             Some(git_dir) => git_dir,
             None => git.repository(path)?.git_dir,
@@ -50,7 +50,7 @@ impl Prepared {
     }
 
     /// Says how a later state differs from this one. A state that could not be read differs from every other.
-    pub(super) fn difference(&self, later: &Self) -> Option<String> {
+    pub(in crate::worktrees) fn difference(&self, later: &Self) -> Option<String> {
         let read = |list: &Option<Result<Digest, String>>| match list {
             Some(Ok(digest)) => Ok(digest.clone()),
             Some(Err(why)) => Err(format!("not everything in it can be looked at: {why}")),
