@@ -5,6 +5,8 @@
 
 #[path = "worktrees/faults.rs"]
 mod faults;
+#[path = "worktrees/hard_links.rs"]
+mod hard_links;
 #[path = "worktrees/making.rs"]
 mod making;
 #[path = "worktrees/snapshots.rs"]
