@@ -17,11 +17,14 @@ use super::{CleanOrder, CleanSelection, Site, Target, select};
 use crate::fleet::Fleet;
 use crate::git::{Git, GitError, Repository, WorkTree, git_dir_of};
 use crate::host::Host;
+use crate::locks::HeldMutex;
 use crate::worktrees::make::{Prepared, SetUpFiles};
 use crate::worktrees::rescue::Rescue;
 use crate::worktrees::walk::{self, Enter};
 use crate::worktrees::{BRANCH_REFS, WorktreeSettings};
 
+/// How often the mutexes of a removal are tried. Each try waits for other launches and cleans in the same repository.
+const MAX_TRIES: usize = 6;
 /// How long processes may take to leave a worktree after its setup program was ended.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two looks at the processes.
@@ -104,11 +107,8 @@ fn remove(
 ) -> Result<RemovedWorktree, Reasons> {
     let removal = Removal { site, target, aside: None };
     let mut attempt = Attempt { removal, failed };
-    // Held until it is removed or renamed back. An agent that has just ended may still hold the mutex of its directory.
-    let _mutexes = match failed.stage {
-        Stage::Complete(_) => vec![enter_repository(site)?],
-        _ => attempt.removal.enter()?,
-    };
+    // Held until it is removed or renamed back.
+    let _mutexes = attempt.enter()?;
     attempt.run().map_err(|mut reasons| {
         reasons.extend(attempt.removal.put_back().err());
         reasons
@@ -121,14 +121,30 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
+    /// Takes the mutexes of a removal. Another launch may be removing many worktrees.
+    fn enter(&self) -> Result<Vec<HeldMutex>, Reasons> {
+        let enter = || match self.failed.stage {
+            // An agent that has just ended may still hold the mutex of its directory.
+            Stage::Complete(_) => enter_repository(self.removal.site).map(|held| vec![held]),
+            Stage::CheckOut | Stage::SetUp => self.removal.enter(),
+        };
+        (1..MAX_TRIES).find_map(|_| enter().ok()).map_or_else(enter, Ok)
+    }
+
     fn run(&mut self) -> Result<RemovedWorktree, Reasons> {
-        let mut removed = match self.failed.stage {
+        let removed = match self.failed.stage {
             Stage::Complete(prepared) => self.run_complete(prepared)?,
-            _ => self.run_unfinished()?,
+            Stage::CheckOut | Stage::SetUp => self.run_unfinished()?,
         };
         let entries = self.git().worktrees(self.common()).map_err(one)?;
-        removed.left = self.removal.finish(self.failed.path, &entries)?;
-        Ok(removed)
+        match self.removal.finish(self.failed.path, &entries) {
+            Ok(left) => Ok(RemovedWorktree { left, ..removed }),
+            Err(mut reasons) => {
+                let saved = removed.rescue.map(|Rescue { reference, .. }| reference);
+                reasons.extend(saved.map(|saved| format!("its contents are saved as {saved}")));
+                Err(reasons)
+            }
+        }
     }
 
     /// Compares a worktree that was complete with its state at that moment, before and after it is renamed.
