@@ -74,7 +74,7 @@ fn line_of(stat: &Stat) -> String {
     format!("{:x} {:x} {:x}.{:x}", stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec)
 }
 
-/// What is known about a directory that passed all checks.
+/// The record of a directory that passed all checks.
 #[derive(Debug)]
 pub(super) struct Recorded {
     /// The path that it has since.
