@@ -5,10 +5,14 @@
 
 #[path = "worktrees/faults.rs"]
 mod faults;
+#[path = "worktrees/hard_links.rs"]
+mod hard_links;
 #[path = "worktrees/making.rs"]
 mod making;
 #[path = "worktrees/snapshots.rs"]
 mod snapshots;
+#[path = "worktrees/unfinished_setups.rs"]
+mod unfinished_setups;
 
 use std::path::{Path, PathBuf};
 

@@ -79,8 +79,8 @@ pub use self::event_stream::{EventItem, EventRequest, EventStream, EventSubject}
 pub use self::failed_launch::{adapters_hint, launch_remark, not_started, unseen_after_launch};
 pub use self::failed_orders::{fuse_not_changed, not_locked, not_pruned};
 pub use self::failed_worktree::{
-    git_failure, left_behind, made_remarks, making_line, not_made, put_back, worktree_line,
-    worktrees_hint,
+    git_failure, kept_worktree_hint, left_behind, made_remarks, making_line, not_made, put_back,
+    worktree_line, worktrees_hint,
 };
 pub use self::feed::{Feed, FeedCloser, FeedItem};
 pub use self::file_changes::{changes_not_told, patch_comment, shown_path, unrecorded_lines};

@@ -21,7 +21,7 @@ use super::{Fleet, FuseOrderError, WaitTarget};
 use crate::kernel::OpenOrder;
 use crate::launch::slots::SlotsError;
 use crate::model::{Fault, InternedName, SCHEMA_VERSION, word};
-use crate::worktrees::make;
+use crate::worktrees::make::{self, KeptWorktree};
 use crate::worktrees::{Made, MakeNews, MakeOrder, Wanted};
 
 /// The result of a group launch, for `launch --json`.
@@ -90,8 +90,8 @@ pub enum GroupLaunchNews<'a> {
         adapter: &'static str,
         /// Why.
         why: NotStarted,
-        /// Why its worktree is kept; `None` if it was removed.
-        kept: Option<String>,
+        /// Its worktree, if it is kept; `None` if it was removed.
+        kept: Option<KeptWorktree>,
     },
     /// A fuse that ends the session of a slot when it was idle for some time was set, or could not be. It needs a
     /// daemon.
@@ -264,6 +264,10 @@ impl GroupLaunchDocument {
                     (row.branch, row.worktree) = (None, None);
                 }
                 let adapter = ready.slots[slot].adapter.name();
+                let kept = kept.map(|why| {
+                    let Made { name, path, .. } = made[slot].clone();
+                    KeptWorktree { name, path, why }
+                });
                 tell(GroupLaunchNews::Failed { slot, adapter, why, kept });
             }
         }

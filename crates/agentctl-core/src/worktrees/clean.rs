@@ -7,6 +7,7 @@
 
 mod check;
 mod commits;
+mod failed_launch;
 mod interrupted;
 mod leftovers;
 mod occupants;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use self::check::{Finding, Override};
 pub(super) use self::check::{OPERATIONS, files};
+pub(super) use self::failed_launch::{FailedWorktree, Stage, remove_failed};
 pub use self::interrupted::{MAX_WORKTREE_FOLDER_BYTES, left_aside};
 use self::occupants::Occupants;
 pub use self::rescued::RescuedRef;
@@ -199,7 +201,7 @@ pub fn clean(
         if is_called_off() {
             break;
         }
-        let site = Site { fleet, git: &git, repository: &repository, order };
+        let site = Site { fleet, git: &git, repository: &repository, order, own_lock: None };
         let _announced = announce(&fleet.host, CLEAN, &repository.common);
         let occupants = Occupants::look(&site);
         cleaned.faults.extend(occupants.faults.iter().cloned());
@@ -231,6 +233,8 @@ struct Site<'a> {
     git: &'a Git,
     repository: &'a Repository,
     order: &'a CleanOrder,
+    /// The reason of the lock of a failed launch that removes its own worktrees.
+    own_lock: Option<&'a str>,
 }
 
 /// A worktree, or a branch without one, that may be removed.

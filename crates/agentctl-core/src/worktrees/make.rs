@@ -1,7 +1,7 @@
 //! Making worktrees: all refs in one transaction, then the worktrees, their submodules, copied files and setup.
 //!
 //! If a step fails, everything that this call made is removed: worktrees first, then each branch and base ref that is
-//! still at its first value. Files that others may have put into a worktree are saved before (`save.rs`). The same
+//! still at its first value. Contents of a worktree that may be of others are saved before (`clean/failed_launch.rs`). The same
 //! happens if the order is called off. While a worktree is made it is locked with the launcher's identity, so that the
 //! rest of a killed launch is recognised ([`LockReason`]).
 
@@ -26,6 +26,7 @@ use self::plan::{Place, Plan};
 pub use self::plan::{check_names, worktrees_directory};
 pub use self::prepared::Prepared;
 pub use self::preview::{directory, preview};
+pub(super) use self::save::SetUpFiles;
 pub use self::undo::{Undone, undo};
 use super::{LockReason, Made, MakeOrder, Wanted};
 use crate::git::{Git, GitError};
@@ -116,7 +117,7 @@ fn all_or_none(
         if open.close() { Ok(made) } else { Err(MakeError::Cancelled) }
     });
     made.map_err(|error| {
-        let remains = plan.undo_all(host);
+        let remains = plan.undo_all(host, &order.settings, &making.reason);
         plan.remove_parent();
         if remains.is_nothing() {
             return error;

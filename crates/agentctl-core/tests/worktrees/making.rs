@@ -202,7 +202,7 @@ fn a_repository_without_a_commit_is_refused_and_nothing_is_left() {
 }
 
 /// Makes a repository with a submodule that has a submodule itself.
-fn nested(world: &World) -> Repository {
+pub(crate) fn nested(world: &World) -> Repository {
     let (inner, outer) = (Repository::new(&world.path.join("inner")), world.path.join("outer"));
     let outer = Repository::new(&outer);
     outer.add_submodule(&inner, "deps/inner");
@@ -373,7 +373,8 @@ fn files_that_lie_in_a_worktree_whose_setup_fails_are_saved() {
     set_up(&mut order, &format!("git init --quiet inside; {commit}; exit 1"));
     let error = world.make(&order, &["a"]).expect_err("the setup fails");
     let MakeError::Left { remains, .. } = &error else { panic!("{error}") };
-    assert_eq!(remains.kept[0].why, "inside is a repository of its own");
+    let why = &remains.kept[0].why;
+    assert!(why.starts_with("repository inside: 1 commit is nowhere else ("), "{why}");
     assert!(remains.kept[0].path.join("inside/.git").exists());
 }
 
@@ -540,7 +541,7 @@ fn a_hook_that_fails_is_named_with_its_words() {
 }
 
 #[test]
-fn a_hundred_thousand_files_are_checked_out_and_removed() {
+fn ten_thousand_files_are_checked_out_and_removed() {
     let world = World::new();
     let blob = world.shop.git(["rev-parse", "HEAD:README.md"]);
     let tree_of = |entry: &dyn Fn(usize) -> String, count: usize| {
@@ -553,12 +554,12 @@ fn a_hundred_thousand_files_are_checked_out_and_removed() {
         String::from_utf8(output.stdout).expect("an id").trim().to_owned()
     };
     let folder = tree_of(&|at| format!("100644 blob {blob}\tf{at}\n"), 1000);
-    let top = tree_of(&|at| format!("040000 tree {folder}\td{at}\n"), 100);
+    let top = tree_of(&|at| format!("040000 tree {folder}\td{at}\n"), 10);
     let mut order = world.order();
     order.options.base = Some(world.shop.git(["commit-tree", &top, "-p", "HEAD", "-m", "large"]));
     let made = world.make(&order, &["large"]).expect("made").remove(0);
-    assert_eq!(world.shop.at(&made.path).git(["ls-files"]).lines().count(), 100_000);
-    assert!(made.path.join("d99/f999").exists());
+    assert_eq!(world.shop.at(&made.path).git(["ls-files"]).lines().count(), 10_000);
+    assert!(made.path.join("d9/f999").exists());
     let undone = make::undo(&world.host, &made).expect("looked at");
     assert_eq!(undone, make::Undone::Removed);
     assert!(!made.path.exists());

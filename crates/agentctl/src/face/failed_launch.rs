@@ -9,7 +9,7 @@ use agentctl_core::text::shell_word;
 
 use super::fuses::span;
 use super::holders::holder_in_sentence;
-use super::{not_made, refused_word, session_word, unresolved};
+use super::{kept_worktree_hint, not_made, refused_word, session_word, unresolved};
 use crate::failure::{Failure, Kind};
 use crate::text::{nearest, path_word, with_tilde};
 
@@ -26,7 +26,8 @@ pub fn launch_remark(news: &LaunchNews<'_>) -> Option<String> {
             Some(format!("beside {}, which this was launched from", holder.what))
         }
         LaunchNews::WorktreeKept { made, why } => {
-            Some(format!("the worktree {} is kept: {why}", made.path.display()))
+            let (path, hint) = (made.path.display(), kept_worktree_hint(&made.name));
+            Some(format!("the worktree {path} is kept: {why}; {hint}"))
         }
         LaunchNews::WorktreeRemoved { made } => {
             Some(format!("the worktree {} is removed again", made.path.display()))

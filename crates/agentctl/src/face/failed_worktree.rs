@@ -111,6 +111,13 @@ pub fn put_back(path: &Path) -> Option<String> {
     ))
 }
 
+/// Returns the hint about a worktree that a failed launch left: the command that removes it.
+#[must_use]
+pub fn kept_worktree_hint(name: &str) -> String {
+    let name = shell_word(name);
+    format!("`agentctl worktree clean {name} --force` saves and removes it")
+}
+
 /// Says why worktrees were not made.
 #[must_use]
 pub fn not_made(host: &Host, error: &MakeError) -> Failure {
@@ -127,9 +134,7 @@ pub fn not_made(host: &Host, error: &MakeError) -> Failure {
                 failure = failure.hint(format!("`{}` brings the files back", saved.command));
             }
             for kept in &remains.kept {
-                let name = shell_word(&kept.name);
-                failure = failure
-                    .hint(format!("`agentctl worktree clean {name} --force` saves and removes it"));
+                failure = failure.hint(kept_worktree_hint(&kept.name));
             }
             if remains.left.is_empty() {
                 return failure;

@@ -7,9 +7,11 @@ use agentctl_core::launch::context::ContextError;
 use agentctl_core::launch::matrix::{MatrixError, MatrixOrigins};
 use agentctl_core::launch::slots::SlotsError;
 use agentctl_core::worktrees::MakeError;
+use agentctl_core::worktrees::make::KeptWorktree;
 
-use super::not_started;
+use super::{kept_worktree_hint, not_started};
 use crate::failure::{Failure, Kind};
+use crate::text::with_tilde;
 
 /// Says that an agent has begun in the worktree of this name. Agents begin in any order, so it has no number.
 #[must_use]
@@ -17,18 +19,23 @@ pub fn slot_started_line(adapter: &str, id: &str, name: &str) -> String {
     format!("{name}: {adapter} {id}")
 }
 
-/// Says why a slot was not launched, what became of its worktree, and what to do about it.
+/// Says why a slot was not launched, what became of its worktree, and what to do about both.
 #[must_use]
 pub fn slot_failure(
     fleet: &Fleet,
     (slot, adapter): (usize, &str),
     why: NotStarted,
-    kept: Option<&str>,
-) -> (String, Option<String>) {
+    kept: Option<&KeptWorktree>,
+) -> (String, Vec<String>) {
     let failure = not_started(fleet, why);
-    let kept = kept.map(|why| format!("; its worktree is kept: {why}")).unwrap_or_default();
-    let message = format!("slot {slot} ({adapter}): {}{kept}", failure.message());
-    (message, failure.first_hint().map(str::to_owned))
+    let mut message = format!("slot {slot} ({adapter}): {}", failure.message());
+    let mut hints: Vec<String> = failure.first_hint().map(str::to_owned).into_iter().collect();
+    if let Some(KeptWorktree { name, path, why }) = kept {
+        let path = with_tilde(&fleet.host.home, &path.to_string_lossy());
+        message += &format!("; its worktree {path} is kept: {why}");
+        hints.push(kept_worktree_hint(name));
+    }
+    (message, hints)
 }
 
 /// Says why a group was not launched. A value of the matrix file is named with its file, line and key.

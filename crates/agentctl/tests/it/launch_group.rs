@@ -207,7 +207,15 @@ fn a_slot_that_fails_is_its_own_error_and_loses_an_empty_worktree() {
         let left = fs::read_to_string(worktree(pi).join("left-behind")).expect("it is kept");
         assert_eq!(left, "work\n");
         assert_eq!(branches(&repository), ["agentctl/g/demo", "agentctl/g/pi"]);
-        assert!(some.stderr.contains("its worktree is kept"), "{}", some.stderr);
+        let said = "its worktree ~/shop.worktrees/g-pi is kept: files in it were changed or added";
+        assert!(some.stderr.contains(said), "{}", some.stderr);
+        let clean = ["worktree", "clean", "g/pi", "--force"];
+        let hint = format!("hint: `agentctl {}` saves and removes it", clean.join(" "));
+        assert!(some.stderr.contains(&hint), "{}", some.stderr);
+        let mut command = home.command(&clean);
+        let cleaned: Output = command.current_dir(&repository.path).output().into();
+        assert_eq!(cleaned.code, Some(0), "{cleaned:?}");
+        assert!(!worktree(pi).exists(), "{cleaned:?}");
     });
 }
 

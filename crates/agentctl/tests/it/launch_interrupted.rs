@@ -196,6 +196,36 @@ fn the_setup_program_ends_with_a_killed_launcher_and_its_files_count_as_work() {
     });
 }
 
+#[test]
+fn a_mount_of_a_killed_launch_is_not_entered_by_clean() {
+    sandboxed(|| {
+        let home = home();
+        shop(&home);
+        let precious = home.at("precious");
+        home.write("precious/doc.txt", "irreplaceable\n");
+        let mount = format!("mkdir data; mount --bind '{}' data", precious.display());
+        set_up(&home, &slow(&home, "setup", &mount));
+        let launcher = start(&home, &["--worktree=one"]);
+        let pid = told(&home, "setup", "0");
+        signal(&launcher, Signal::KILL);
+        assert_eq!(ended(launcher).0, Some(Signal::KILL.as_raw()));
+        gone(pid);
+        let all = ["worktree", "clean", "one", "--force", "--ignored"];
+        for args in [&["worktree", "clean", "-y"][..], &all] {
+            let kept = in_shop(&home, args);
+            assert!(kept.stdout.starts_with("kept"), "{kept:?}");
+            assert!(kept.stdout.contains("another file system is mounted there"), "{kept:?}");
+            assert!(precious.join("doc.txt").exists(), "{kept:?}");
+        }
+        let data = home.at("shop.worktrees/one/data");
+        let unmounted = std::process::Command::new("umount").arg(data).status().expect("run");
+        assert!(unmounted.success());
+        let removed = in_shop(&home, &all);
+        assert_eq!(removed.code, Some(0), "{removed:?}");
+        assert!(precious.join("doc.txt").exists());
+    });
+}
+
 /// The agent runs and has not told its session id: it is stopped as after the deadline, and its worktree is removed.
 #[test]
 fn a_signal_while_agents_start_stops_them_and_removes_their_worktrees() {

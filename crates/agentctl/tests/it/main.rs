@@ -140,6 +140,7 @@ mod webhooks_where;
 mod worktree_clean;
 mod worktree_faults;
 mod worktree_interrupted;
+mod worktree_options;
 mod worktrees;
 
 use std::path::{Path, PathBuf};

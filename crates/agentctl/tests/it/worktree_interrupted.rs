@@ -207,6 +207,60 @@ fn the_rest_of_a_killed_clean_goes_and_a_directory_of_the_same_kind_stays() {
     });
 }
 
+/// Kills a clean after all checks, and removes one of two hard links in what it leaves: the time of the last change of
+/// the other one is new. Returns that directory.
+fn rest_with_links(home: &TestHome) -> PathBuf {
+    let shop = shop(home);
+    shop.write(".gitignore", "target/\n");
+    shop.commit("ignore");
+    let tree = add(&shop, "killed");
+    tree.write("target/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
+    let app = tree.write("target/app", "program\n");
+    std::fs::hard_link(&app, tree.path.join("target/app-1")).expect("linked");
+    deadly_git(home, "worktree remove", "$PPID", true);
+    let killed = in_shop(home, &["worktree", "clean", "killed", "--force"]);
+    assert_eq!(killed.code, None, "{killed:?}");
+    std::fs::remove_file(home.path().join("bin/git")).expect("removed");
+    let rest = tree.path.with_file_name(".killed.agentctl-removed");
+    std::fs::remove_file(rest.join("target/app")).expect("removed");
+    rest
+}
+
+#[test]
+fn a_half_deleted_rest_with_hard_links_goes() {
+    sandboxed(|| {
+        let home = home();
+        let rest = rest_with_links(&home);
+        let swept = in_shop(&home, &["worktree", "clean", "-y"]);
+        assert!(!rest.exists(), "{swept:?}");
+    });
+}
+
+#[test]
+fn a_rest_with_hard_links_stays_if_a_file_was_moved_into_it_or_written() {
+    sandboxed(|| {
+        let home = home();
+        let old = home.write("old", "precious\n");
+        let rest = rest_with_links(&home);
+        let (moved, linked) = (rest.join("target/moved"), rest.join("target/app-1"));
+        let assert_kept = |file: &str| {
+            let kept = in_shop(&home, &["worktree", "clean", "-y"]);
+            let said = format!("target/{file} was written since");
+            assert!(kept.stderr.contains(&said) && rest.exists(), "{kept:?}");
+        };
+        std::fs::rename(&old, &moved).expect("moved");
+        assert_kept("moved");
+        std::fs::rename(&moved, &old).expect("moved back");
+        std::fs::write(&linked, "another\n").expect("written");
+        assert_kept("app-1");
+        // Another size, and an old time of its content.
+        std::fs::write(&linked, "longer than before\n").expect("written");
+        let file = std::fs::File::options().write(true).open(&linked).expect("opened");
+        file.set_modified(std::time::UNIX_EPOCH).expect("set");
+        assert_kept("app-1");
+    });
+}
+
 /// Adds a hook to the repository that tells its pid and does not end.
 fn add_waiting_hook(home: &TestHome, name: &str) {
     let program = slow(home, name, "");

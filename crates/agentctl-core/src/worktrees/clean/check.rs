@@ -157,7 +157,7 @@ impl<'a> Checker<'a> {
         let Some(reason) = entry.and_then(|entry| entry.locked.as_deref()) else { return false };
         let host = &self.site.fleet.host;
         if let Some(launcher) = LockReason::parse(reason) {
-            if !launcher.is_gone(host) {
+            if self.site.own_lock != Some(reason) && !launcher.is_gone(host) {
                 finding.keep(format!("a launch makes it (pid {})", launcher.pid));
             }
             return true;

@@ -15,7 +15,7 @@ use rustix::fs::{CWD, FileType, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::occupants::Occupants;
-use super::records::{self, Moment, Record, moment_of_change};
+use super::records::{self, Record, Recorded};
 use super::select::worktree_of;
 use super::{Site, Target};
 use crate::git::{GitError, git_dir_of};
@@ -196,12 +196,12 @@ impl Rest {
 /// Says why the rest of an interrupted clean is not deleted: no record proves that it is one, or a file in it is younger
 /// than the record. Directories are not compared: deleting the files in them changes their times.
 fn why_kept(common: &Path, path: &Path) -> Option<String> {
-    let Some(recorded_at) = records::recorded_at(common, path) else {
+    let Some(recorded) = records::recorded(common, path) else {
         let text =
             "is named like the rest of an interrupted clean, but no record says that it is one";
         return Some(text.to_owned());
     };
-    match younger_file(path, recorded_at) {
+    match younger_file(path, &recorded) {
         Ok(None) => None,
         Ok(Some(file)) => Some(still_used(&format!("{} was written since", file.display()))),
         Err(error) => Some(still_used(&format!("not everything in it can be looked at: {error}"))),
@@ -212,12 +212,11 @@ fn still_used(why: &str) -> String {
     format!("is the rest of an interrupted clean, but {why}")
 }
 
-/// Finds a file below a directory that was made, written or moved at this moment or later.
-fn younger_file(top: &Path, moment: Moment) -> io::Result<Option<PathBuf>> {
+/// Finds a file below a directory that was made, written or moved when the record was written, or later.
+fn younger_file(top: &Path, recorded: &Recorded) -> io::Result<Option<PathBuf>> {
     let mut found = None;
     walk::walk(top, &mut |entry| {
-        let is_younger = moment_of_change(&entry.stat) >= moment;
-        if is_younger && entry.kind != FileType::Directory {
+        if entry.kind != FileType::Directory && recorded.is_before(&entry.stat) {
             found.get_or_insert_with(|| entry.path.clone());
         }
         Enter::Yes

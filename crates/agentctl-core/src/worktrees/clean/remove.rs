@@ -8,7 +8,7 @@ use super::interrupted::{self, rename};
 use super::occupants::Occupants;
 use super::records::{self, Record};
 use super::{CALLED_OFF, CleanAction, CleanNews, CleanedWorktree, Site, Target};
-use crate::git::{Git, GitError};
+use crate::git::{Contents, Git, GitError, WorktreeEntry};
 use crate::locks::{HeldMutex, enter};
 use crate::worktrees::rescue::{self, Kept, Rescue, bookkeeping};
 use crate::worktrees::{BASE_REFS, WorktreeState, walk};
@@ -40,17 +40,17 @@ pub(super) fn remove(
     }
 }
 
-struct Removal<'a> {
-    site: &'a Site<'a>,
-    target: &'a Target,
+pub(super) struct Removal<'a> {
+    pub site: &'a Site<'a>,
+    pub target: &'a Target,
     /// The directory of its files while it is removed.
-    aside: Option<PathBuf>,
+    pub aside: Option<PathBuf>,
 }
 
 /// The reasons why a worktree is kept.
-type Reasons = Vec<String>;
+pub(super) type Reasons = Vec<String>;
 
-fn one(error: impl std::fmt::Display) -> Reasons {
+pub(super) fn one(error: impl std::fmt::Display) -> Reasons {
     vec![error.to_string()]
 }
 
@@ -61,14 +61,7 @@ impl Removal<'_> {
         tell: &mut dyn FnMut(CleanNews),
     ) -> Result<(), Reasons> {
         let (site, target) = (self.site, self.target);
-        if let Some(path) = target.directory() {
-            let aside =
-                interrupted::removing(path).ok_or_else(|| one("its directory has no name"))?;
-            tell(CleanNews::Renaming(path.to_owned()));
-            rename_aside(path, &aside)?;
-            self.aside = Some(aside.clone());
-            tell(CleanNews::Renamed(aside));
-        }
+        self.set_aside(tell)?;
         let git = site.git.cancelled_by(&site.fleet.cancellation);
         let asking = Site { git: &git, ..*site };
         let judged = self.judge(&asking);
@@ -80,23 +73,7 @@ impl Removal<'_> {
         row.rescue = self.rescue(&checker, &finding).map_err(one)?;
         if let Some(path) = &target.facts.path {
             tell(CleanNews::Removing(path.clone()));
-            self.mark_removed(path)?;
-            // git would remove it.
-            if path.symlink_metadata().is_ok() {
-                return Err(one("another directory was put in its place while it was removed"));
-            }
-            self.forget(&checker, path).map_err(one)?;
-        }
-        if let Some(aside) = self.aside.take() {
-            let record = Record::of(&site.repository.common, &aside);
-            match walk::remove(&aside) {
-                Ok(()) => record.remove(),
-                Err(error) => {
-                    let text = format!("{} is not removed completely: {error}", aside.display());
-                    row.warnings.push(text);
-                }
-            }
-            remove_empty_parent(&aside);
+            row.warnings.extend(self.finish(path, &checker.reader.entries)?);
         }
         let commit = finding.commit.clone();
         site.describe(row, target, finding);
@@ -115,8 +92,47 @@ impl Removal<'_> {
         Ok(())
     }
 
+    /// Renames the directory of the worktree, if it has one: a program that writes by its path cannot change it any more.
+    pub(super) fn set_aside(&mut self, tell: &mut dyn FnMut(CleanNews)) -> Result<(), Reasons> {
+        let Some(path) = self.target.directory() else { return Ok(()) };
+        let aside = interrupted::removing(path).ok_or_else(|| one("its directory has no name"))?;
+        tell(CleanNews::Renaming(path.to_owned()));
+        rename_aside(path, &aside)?;
+        self.aside = Some(aside.clone());
+        tell(CleanNews::Renamed(aside));
+        Ok(())
+    }
+
+    /// Lets git forget the worktree of this path, and removes its files. Returns a sentence about files that stay.
+    pub(super) fn finish(
+        &mut self,
+        path: &Path,
+        entries: &[WorktreeEntry],
+    ) -> Result<Option<String>, Reasons> {
+        self.mark_removed(path)?;
+        // git would remove it.
+        if path.symlink_metadata().is_ok() {
+            return Err(one("another directory was put in its place while it was removed"));
+        }
+        self.forget(entries, path).map_err(one)?;
+        let Some(aside) = self.aside.take() else { return Ok(None) };
+        let record = Record::of(&self.site.repository.common, &aside);
+        let left = match walk::remove(&aside) {
+            Ok(()) => {
+                record.remove();
+                None
+            }
+            Err(error) => Some(format!("{} is not removed completely: {error}", aside.display())),
+        };
+        remove_empty_parent(&aside);
+        Ok(left)
+    }
+
     /// Checks the renamed worktree, with questions that end if the order is called off.
-    fn judge<'s>(&self, asking: &'s Site<'s>) -> Result<(Checker<'s>, Finding), Reasons> {
+    pub(super) fn judge<'s>(
+        &self,
+        asking: &'s Site<'s>,
+    ) -> Result<(Checker<'s>, Finding), Reasons> {
         let checker = Checker::read(asking).map_err(one)?;
         let occupants = Occupants::look(asking);
         let aside = self.aside.as_deref();
@@ -128,7 +144,7 @@ impl Removal<'_> {
 
     /// Takes the mutex of the repository, under which it is cleaned, and that of the directory, under which
     /// agents are launched in it.
-    fn enter(&self) -> Result<Vec<HeldMutex>, Reasons> {
+    pub(super) fn enter(&self) -> Result<Vec<HeldMutex>, Reasons> {
         let mut held = vec![enter_repository(self.site)?];
         // The clean that held the mutex before may have been killed.
         interrupted::restore(&self.site.repository.common, self.target);
@@ -163,7 +179,6 @@ impl Removal<'_> {
     /// Makes a rescue ref for what no ref would name after the removal.
     fn rescue(&self, checker: &Checker<'_>, finding: &Finding) -> Result<Option<Rescue>, GitError> {
         let (site, facts) = (self.site, &self.target.facts);
-        let common = &site.repository.common;
         let nameless = checker.nameless_commits(self.target, finding.commit.as_deref())?;
         let contents = finding.contents.as_ref();
         let changed = contents.filter(|contents| {
@@ -174,10 +189,21 @@ impl Removal<'_> {
                 && (committed != Some(&contents.on_disk) || committed != contents.staged.as_ref())
                 && site.order.force
         });
+        self.save(finding.commit.as_deref(), nameless, changed)
+    }
+
+    /// Makes a rescue ref for these commits, beside that of the worktree, and for its contents, if there are any.
+    pub(super) fn save(
+        &self,
+        commit: Option<&str>,
+        nameless: Vec<String>,
+        changed: Option<&Contents>,
+    ) -> Result<Option<Rescue>, GitError> {
+        let (site, facts) = (self.site, &self.target.facts);
+        let common = &site.repository.common;
         if nameless.is_empty() && changed.is_none() {
             return Ok(None);
         }
-        let commit = finding.commit.as_deref();
         let tree = match (changed, commit) {
             (Some(contents), _) => contents.on_disk.clone(),
             (None, Some(commit)) => site.git.tree(common, commit)?.unwrap_or_default(),
@@ -239,9 +265,9 @@ impl Removal<'_> {
 
     /// Lets git forget the worktree. Its directory is renamed, so git finds none; if another one was made in its
     /// place, git refuses. A git that was killed may have finished: the list of worktrees decides.
-    fn forget(&self, checker: &Checker<'_>, path: &Path) -> Result<(), GitError> {
+    fn forget(&self, entries: &[WorktreeEntry], path: &Path) -> Result<(), GitError> {
         let (git, common) = (self.site.git, &self.site.repository.common);
-        let entry = super::entry_of(&checker.reader.entries, path);
+        let entry = super::entry_of(entries, path);
         if entry.is_some_and(|entry| entry.locked.is_some()) {
             bookkeeping(git, common).args(["worktree", "unlock", "--"]).arg(path).ok()?;
         }
@@ -265,7 +291,7 @@ impl Removal<'_> {
     }
 
     /// Renames the worktree back.
-    fn put_back(&mut self) -> Result<(), String> {
+    pub(super) fn put_back(&mut self) -> Result<(), String> {
         let (Some(aside), Some(path)) = (self.aside.take(), &self.target.facts.path) else {
             return Ok(());
         };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{CleanError, CleanOrder, CleanSelection, Target};
+use super::{CleanError, CleanOrder, CleanSelection, Site, Target};
 use crate::fleet::{self, Fleet, Query};
 use crate::git::{Git, GitError, Repository, WorktreeEntry, path_of};
 use crate::locks::real_path;
@@ -125,6 +125,13 @@ fn named(
     }
     here?;
     Err(CleanError::NoSuch { text: text.to_owned(), names })
+}
+
+/// Finds the worktree with this directory, as if it was named; `None` if git does not list it.
+pub(super) fn at(site: &Site<'_>, path: &Path) -> Result<Option<Target>, GitError> {
+    let all = all(site.fleet, site.git, site.repository, site.order)?;
+    let found = all.into_iter().find(|target| target.facts.path.as_deref() == Some(path));
+    Ok(found.map(|target| Target { named: true, ..target }))
 }
 
 fn is_called(facts: &WorktreeFacts, text: &str) -> bool {

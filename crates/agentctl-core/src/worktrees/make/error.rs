@@ -196,8 +196,9 @@ impl Remains {
 impl std::fmt::Display for Remains {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kept = |kept: &KeptWorktree| format!("{} is kept: {}", kept.path.display(), kept.why);
-        let saved =
-            |saved: &Rescue| format!("the files of the worktree are saved as {}", saved.reference);
+        let saved = |saved: &Rescue| {
+            format!("the contents of the worktree are saved as {}", saved.reference)
+        };
         let mut parts: Vec<String> = self.kept.iter().map(kept).collect();
         parts.extend(self.saved.iter().map(saved));
         if !self.left.is_empty() {

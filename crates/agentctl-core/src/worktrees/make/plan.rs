@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 
 use rustix::fs::{Access, access};
 
-use super::super::clean::MAX_WORKTREE_FOLDER_BYTES;
-use super::super::{BASE_REFS, BRANCH_REFS, MakeOrder, Wanted, short_branch};
-use super::{KeptWorktree, MakeError, NameHolder, Prepared, Remains, save, undo};
+use super::super::clean::{FailedWorktree, MAX_WORKTREE_FOLDER_BYTES, Stage, remove_failed};
+use super::super::{BASE_REFS, BRANCH_REFS, MakeOrder, Wanted, WorktreeSettings, short_branch};
+use super::{KeptWorktree, MakeError, NameHolder, Prepared, Remains, undo};
 use crate::git::{Git, GitError, RefEdit, RefTransactionError, Repository};
 use crate::host::Host;
 
@@ -374,27 +374,41 @@ impl<'a> Plan<'a> {
         Ok((!below.is_empty()).then(|| NameHolder::Collision(short_branch(&below).to_owned())))
     }
 
-    /// Removes everything of a failed call, except worktrees with files that others may have put into them. Returns what
-    /// is left.
-    pub(super) fn undo_all(&self, host: &Host) -> Remains {
+    /// Removes everything of a failed call, except worktrees with contents that may be of others. `lock` is the reason of
+    /// the locks of this call. Returns what is left.
+    pub(super) fn undo_all(&self, host: &Host, settings: &WorktreeSettings, lock: &str) -> Remains {
         let mut remains = Remains::default();
         for place in &self.places {
-            match save::save(host, self.git, &self.repository, place) {
-                Ok(saved) => remains.saved.extend(saved),
+            let stage = match (place.prepared.get(), place.checked_out.get()) {
+                (Some(prepared), _) => Stage::Complete(prepared),
+                (None, Some(())) => Stage::SetUp,
+                (None, None) => Stage::CheckOut,
+            };
+            let failed = FailedWorktree {
+                path: &place.path,
+                branch: &place.branch,
+                beginnings: [&place.base, &place.start],
+                lock: Some(lock),
+                stage,
+            };
+            match remove_failed(host, (self.git, &self.repository), settings, &failed) {
+                Ok(removed) => {
+                    let refs = undo::Refs {
+                        branch: &place.branch,
+                        name: &place.name,
+                        base: &place.base,
+                        start: removed.commit.as_deref().unwrap_or(&place.start),
+                    };
+                    let common = &self.repository.common;
+                    remains.saved.extend(removed.rescue);
+                    remains.left.extend(removed.left);
+                    remains.left.extend(undo::delete_refs(host, self.git, common, &refs));
+                }
                 Err(why) => {
                     let (name, path) = (place.name.clone(), place.path.clone());
                     remains.kept.push(KeptWorktree { name, path, why });
-                    continue;
                 }
             }
-            let refs = undo::Refs {
-                branch: &place.branch,
-                name: &place.name,
-                base: &place.base,
-                start: &place.start,
-            };
-            let left = undo::remove(host, self.git, &self.repository.common, (&place.path, &refs));
-            remains.left.extend(left);
         }
         remains
     }

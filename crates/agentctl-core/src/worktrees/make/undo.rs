@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::super::{BASE_REFS, BRANCH_REFS, Made};
-use super::{MakeError, Prepared};
+use super::super::clean::{FailedWorktree, Stage, remove_failed};
+use super::super::{BASE_REFS, BRANCH_REFS, Made, WorktreeSettings};
+use super::MakeError;
 use crate::git::{Git, RefEdit, RefTransactionError};
 use crate::host::Host;
 use crate::kernel::Process;
@@ -19,6 +20,7 @@ pub(super) struct Refs<'a> {
     pub branch: &'a str,
     pub name: &'a str,
     pub base: &'a str,
+    /// The commit at which the branch is deleted.
     pub start: &'a str,
 }
 
@@ -40,55 +42,39 @@ pub fn undo(host: &Host, made: &Made) -> Result<Undone, MakeError> {
     if head.commit.as_ref() != Some(&made.start) {
         return kept("it has a commit of its own");
     }
-    if let Some(why) = made.prepared.difference(&Prepared::of(&git, &made.path)?) {
-        return kept(&why);
-    }
-    let common = git.repository(&made.path)?.common;
+    let repository = git.repository(&made.path)?;
+    let failed = FailedWorktree {
+        path: &made.path,
+        branch: &made.branch,
+        beginnings: [&made.base, &made.start],
+        lock: None,
+        stage: Stage::Complete(&made.prepared),
+    };
+    let settings = WorktreeSettings::default();
+    let removed = match remove_failed(host, (&git, &repository), &settings, &failed) {
+        Ok(removed) => removed,
+        Err(why) => return kept(&why),
+    };
     let refs =
         Refs { branch: &made.branch, name: &made.name, base: &made.base, start: &made.start };
-    let left = remove(host, &git, &common, (&made.path, &refs));
+    let mut left: Vec<String> = removed.left.into_iter().collect();
+    left.extend(delete_refs(host, &git, &repository.common, &refs));
     if let Some(parent) = made.path.parent() {
         let _not_empty = std::fs::remove_dir(parent);
     }
     Ok(if left.is_empty() { Undone::Removed } else { Undone::Kept(left.join(", ")) })
 }
 
-/// Removes a worktree, its branch and its base ref. A ref that has moved stays. Returns what is left.
-pub(super) fn remove(
-    host: &Host,
-    git: &Git,
-    common: &Path,
-    (path, refs): (&Path, &Refs<'_>),
-) -> Vec<String> {
+/// Deletes the branch and the base ref of a worktree. A ref that has moved stays. Returns the refs that are left, each with
+/// the cause.
+pub(super) fn delete_refs(host: &Host, git: &Git, common: &Path, refs: &Refs<'_>) -> Vec<String> {
     let mut left = Vec::new();
     let branch = format!("{BRANCH_REFS}{}", refs.branch);
-    let listed = git.worktrees(common).unwrap_or_default();
-    let ours = listed.iter().any(|entry| entry.path == path && entry.branch() == Some(&branch));
-    // Twice: the first permits unsaved files, the second the lock.
-    let remove = || {
-        git.change(common).args(["worktree", "remove", "--force", "--force", "--"]).arg(path).ok()
-    };
-    if ours && remove().is_err() {
-        // A checkout that was killed has no `.git` file yet, and git refuses to remove it. The entry is ours, and
-        // a missing directory can be removed from the list.
-        let _removed = std::fs::remove_dir_all(path);
-        if let Err(error) = remove() {
-            left.push(format!("{} ({error})", path.display()));
-        }
-    }
-    if path.symlink_metadata().is_ok() && ours {
-        let _removed = std::fs::remove_dir_all(path);
-        if path.symlink_metadata().is_ok() {
-            left.push(path.display().to_string());
-        }
-    }
     let delete = |name: &str, old: &str| {
         let edit = RefEdit::Delete { name: name.to_owned(), old: old.to_owned() };
         git.change_refs(common, "agentctl: undo", &[edit])
     };
-    for (name, old) in
-        [(branch.clone(), refs.start), (format!("{BASE_REFS}{}", refs.name), refs.base)]
-    {
+    for (name, old) in [(branch, refs.start), (format!("{BASE_REFS}{}", refs.name), refs.base)] {
         let mut deleted = delete(&name, old);
         if deleted.is_err() && remove_stale_lock(host, git, (common, &name)) {
             deleted = delete(&name, old);

@@ -166,9 +166,9 @@ impl Told {
                 }
             }
             GroupLaunchNews::Failed { slot, adapter, why, kept } => {
-                let (message, hint) = slot_failure(fleet, (slot, adapter), why, kept.as_deref());
+                let (message, hints) = slot_failure(fleet, (slot, adapter), why, kept.as_ref());
                 ui.error(&message);
-                if let Some(hint) = hint {
+                for hint in hints {
                     ui.hint(&hint);
                 }
             }
