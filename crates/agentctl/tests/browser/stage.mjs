@@ -184,6 +184,13 @@ export async function pairedPage(browser, server, options = {}) {
   return page;
 }
 
+/// Returns the list of all texts that an element has from now on: some stand there for one frame only.
+export const wordsOf = (locator) => locator.evaluateHandle((element) => {
+  const all = [];
+  new MutationObserver(() => all.push(element.textContent)).observe(element, { childList: true, characterData: true, subtree: true });
+  return all;
+});
+
 export const text = (locator) => locator.evaluate((element) => element.textContent);
 export const card = (page, ask) => page.locator(`#cards [data-ask="${ask.id}"]`);
 export const button = (page, ask, name) => card(page, ask).getByRole("button", { name: new RegExp(`^${name}`) }).first();

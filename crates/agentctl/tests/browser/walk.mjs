@@ -2,7 +2,7 @@
 
 import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
-import { Server, agentctl, askOf, assert, assertEqual, axePath, button, card, check, directory, eventually, finish, home, json, launch, openBrowser, openPage, pairedPage, row, text } from "./stage.mjs";
+import { Server, agentctl, askOf, assert, assertEqual, axePath, button, card, check, directory, eventually, finish, home, json, launch, openBrowser, openPage, pairedPage, row, text, wordsOf } from "./stage.mjs";
 import { keptForm, abortedDiff, helpByKeys, notHeld, restarted, rulesInFull, settledInPast } from "./truth.mjs";
 import { allowInView, failedCall, firstPress, grouped, loser, named, twoHomes } from "./cards.mjs";
 import { emoji, hostile } from "./hostile.mjs";
@@ -164,8 +164,9 @@ await walk("an ask below the screen is allowed only when its end was seen", asyn
   // Deny needs no end: once it works, the card has stood still.
   await eventually("Deny is enabled", async () => (await button(page, ask, "Deny").getAttribute("aria-disabled")) === "false");
   assertEqual(await allow.getAttribute("aria-disabled"), "true", "Allow of a card whose end is below the screen");
+  const said = await wordsOf(card(page, ask).locator(".outcome"));
   await allow.dispatchEvent("click");
-  await card(page, ask).getByText("Read what is asked to its end first.").waitFor({ state: "attached" });
+  await eventually("the reason is said", () => said.evaluate((all) => all.includes("Read what is asked to its end first.")));
   assert(!existsSync(made), "a command was allowed whose end was not seen");
   await card(page, ask).locator(".buttons").scrollIntoViewIfNeeded();
   await eventually("Allow is enabled", async () => (await allow.getAttribute("aria-disabled")) === "false");
@@ -570,7 +571,7 @@ await check("look to DOM with 10,000 sessions, measured", async () => {
   const session = launch("One of many [[hang]]");
   const like = await eventually("the session", () => json("list").sessions.find((one) => one.id === session));
   agentctl("stop", session);
-  const rows = Array.from({ length: 10_000 }, (_, index) => ({ ...like, id: `${String(index).padStart(8, "0")}-many`, title: `Session ${index}` }));
+  const rows = Array.from({ length: 10_000 }, (_, index) => ({ ...like, root: "/home", id: `${String(index).padStart(8, "0")}-many`, title: `Session ${index}` }));
   const order = rows.map((row) => `demo:${row.id}@${row.root}`);
   const event = (look) => `event: look\ndata: ${JSON.stringify({ gone: [], asks: [], faults: [], ...look })}\n\n`;
   const changes = Array.from({ length: 200 }, (_, step) => {
