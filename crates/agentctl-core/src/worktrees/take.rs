@@ -22,7 +22,7 @@ use super::{BRANCH_REFS, WorktreeSettings, short_branch};
 use crate::fleet::Fleet;
 use crate::git::{
     Git, GitError, MergeResult, PrivateStore, Repository, TreeChange, WorkTree, WorktreeEntry,
-    git_dir_of,
+    check_all_below, git_dir_of,
 };
 use crate::locks::{Holder, sessions_and_locks};
 use crate::text::{bounded, shell_word};
@@ -297,6 +297,7 @@ impl<'a> Taking<'a> {
             MergeResult::Conflicts(files) => return Err(self.conflicts(files)),
         };
         let changes = git.tree_changes(store.see(git.read(common)), &self.tip, &tree)?;
+        check_all_below(&changes)?;
         Ok(Preview { tree, changes, store })
     }
 

@@ -9,7 +9,7 @@ use testkit::sandboxed;
 use super::{World, host};
 
 /// Returns a fleet that asks from the main tree.
-fn here(world: &World) -> Fleet {
+pub(crate) fn here(world: &World) -> Fleet {
     let mut here = host(&world.path);
     here.cwd.clone_from(&world.shop.path);
     Fleet::new(Arc::new(here), &[])
