@@ -430,6 +430,11 @@ impl<'a> Reader<'a> {
                 _ => dirty += 1,
             }
         }
+        // git shows a change inside a submodule as one of the submodule, and nothing of this kind.
+        match self.git.files_in_place_of_submodules(path) {
+            Ok(folders) => dirty += folders.len(),
+            Err(error) => facts.gaps.push(format!("{}: {error}", path.display())),
+        }
         (facts.dirty, facts.untracked) = (Some(dirty), Some(untracked));
         if self.sizes == Sizes::Read {
             let bytes = ignored.iter().map(|below| size_below(&path.join(below))).sum();

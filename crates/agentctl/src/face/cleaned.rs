@@ -199,7 +199,7 @@ fn refused(fleet: &Fleet, text: &str, error: &TakeError) -> Failure {
             "move it out of the worktree, make it a submodule, or remove its .git to take its files",
         ),
         TakeError::DirtySubmodules { .. } => failure(Kind::Refused).hint(
-            "commit in the submodule first, then the submodule's new commit in the worktree",
+            "commit in the submodule first, then the submodule's new commit in the worktree; files in the folder of one that is not checked out are moved out of it",
         ),
         TakeError::SubmoduleCommit { command, .. } => failure(Kind::Refused)
             .hint(format!("nothing was changed; `{command}` makes it known, then take again")),
