@@ -21,6 +21,8 @@ mod obstacles;
 mod oracle;
 #[path = "clean/remains.rs"]
 mod remains;
+#[path = "clean/sparse.rs"]
+mod sparse;
 #[path = "clean/states.rs"]
 mod states;
 #[path = "clean/symbolic_refs.rs"]
