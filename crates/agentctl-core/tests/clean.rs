@@ -7,6 +7,8 @@
 mod cases;
 #[path = "clean/distrust.rs"]
 mod distrust;
+#[path = "clean/kept_names.rs"]
+mod kept_names;
 #[path = "clean/losses.rs"]
 mod losses;
 #[path = "clean/names.rs"]

@@ -87,7 +87,8 @@ pub struct CompareRow {
     pub dirty: usize,
     /// The verification; null if none was asked for.
     pub verify: Option<Verification>,
-    /// Whether it merges with the branch that it began from; null if that branch is not known.
+    /// Whether it merges with the branch that it began from; null if that branch is not known, or has no commit in common
+    /// with it.
     pub merges: Option<Merges>,
 }
 
@@ -285,6 +286,10 @@ fn merges(
     let base = reader.base_branch(origin.as_deref())?;
     let Some(into) = base.filter(|base| Some(base) != branch.as_ref()) else { return Ok(None) };
     let Some(tip) = git.commit(top, &into)? else { return Ok(None) };
+    // git refuses to merge work that began without a commit (`git switch --orphan`).
+    if !git.read(top).args(["merge-base", &tip, head]).says_yes()? {
+        return Ok(None);
+    }
     let commit = snapshot.see(git.read(top)).setting("user.name=agentctl");
     let commit = commit.setting("user.email=agentctl@localhost");
     let args = ["commit-tree", &snapshot.tree, "-p", head, "-m", "compare"];

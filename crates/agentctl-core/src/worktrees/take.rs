@@ -159,7 +159,9 @@ impl<'a> Taking<'a> {
         let head = git.head(&top)?;
         let reader = Reader::new(&fleet.host, git, repository, &order.settings.prefix)?;
         let own = head.branch.as_deref();
-        let commit = head.commit.clone().ok_or_else(no_tree)?;
+        let Some(commit) = head.commit.clone() else {
+            return Err(TakeError::NoCommit { branch: own.map(short).unwrap_or_default() });
+        };
         let branch = own.map_or_else(|| commit.chars().take(8).collect(), short);
         let into = match &order.into {
             Some(name) => format!("{BRANCH_REFS}{}", short(name)),

@@ -188,6 +188,8 @@ fn refused(fleet: &Fleet, text: &str, error: &TakeError) -> Failure {
             "`git branch` lists the branches; a remote one must be fetched and named locally",
         ),
         TakeError::NoBaseBranch { .. } => failure(Kind::Refused).hint("name a branch with --into"),
+        TakeError::NoCommit { .. } => failure(Kind::Refused)
+            .hint("commit in the worktree, or switch to the branch that has its commits"),
         TakeError::Itself(_) => failure(Kind::Refused).hint("name another branch with --into"),
         TakeError::OnlyUncommitted { uncommitted, .. } => failure(Kind::Refused).hint(format!(
             "add --with-uncommitted: `agentctl worktree take {} --with-uncommitted` takes {}",
