@@ -30,7 +30,7 @@ pub use self::distrust::check_git_dir;
 pub use self::embedded::NamedSubmodule;
 pub use self::error::GitError;
 pub use self::exact::{ChangedFile, Contents, WorkTree, git_dir_of};
-pub use self::merge::{MergePlace, MergeResult, TreeChange};
+pub use self::merge::{MergePlace, MergeResult, TreeChange, check_all_below};
 pub use self::refs::{RefEdit, RefTransactionError};
 pub use self::repository::{Head, Repository, path_of};
 pub use self::restore::{TreeStep, is_cut_off};

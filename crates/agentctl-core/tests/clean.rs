@@ -7,6 +7,8 @@
 mod cases;
 #[path = "clean/distrust.rs"]
 mod distrust;
+#[path = "clean/kept_names.rs"]
+mod kept_names;
 #[path = "clean/losses.rs"]
 mod losses;
 #[path = "clean/names.rs"]
@@ -21,6 +23,8 @@ mod obstacles;
 mod oracle;
 #[path = "clean/remains.rs"]
 mod remains;
+#[path = "clean/sparse.rs"]
+mod sparse;
 #[path = "clean/states.rs"]
 mod states;
 #[path = "clean/symbolic_refs.rs"]

@@ -87,7 +87,8 @@ pub struct CompareRow {
     pub dirty: usize,
     /// The verification; null if none was asked for.
     pub verify: Option<Verification>,
-    /// Whether it merges with the branch that it began from; null if that branch is not known.
+    /// Whether it merges with the branch that it began from; null if that branch is not known, or has no commit in common
+    /// with it.
     pub merges: Option<Merges>,
 }
 
@@ -119,7 +120,20 @@ pub struct Merges {
 impl Fleet {
     /// Compares the work of the sessions and worktrees of a group. The verification runs in one working tree after the
     /// other; `tell` gets the name of the slot whose verification begins.
+    ///
+    /// It is one order from its first question to its last verification: called off at any moment in between, it starts
+    /// nothing more.
     pub fn compare(
+        &self,
+        request: &CompareRequest,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<CompareDocument, NoDiff> {
+        let mut order = self.cancellation.open();
+        let document = self.compare_in_order(request, tell);
+        if order.close() { document } else { Err(NoDiff::CalledOff) }
+    }
+
+    fn compare_in_order(
         &self,
         request: &CompareRequest,
         tell: &mut dyn FnMut(&str),
@@ -131,7 +145,7 @@ impl Fleet {
             prefix: request.prefix.clone(),
         };
         let document = self.diff(&diffs)?;
-        let git = Git::find(&self.host)?;
+        let git = Git::find(&self.host)?.cancelled_by(&self.cancellation);
         let (mut slots, mut faults) = (Vec::new(), document.faults);
         let fault = |message: String| Fault {
             adapter: OWN_SOURCE,
@@ -140,6 +154,7 @@ impl Fleet {
             message,
         };
         for mut diff in document.diffs {
+            self.check_order()?;
             let gaps = std::mem::take(&mut diff.gaps);
             let submodules = diff.dirty_submodules.clone();
             let mut row = self.compare_row(&git, request, diff)?;
@@ -150,8 +165,9 @@ impl Fleet {
                 fault(format!("{slot}: the submodule {submodule} has changes of its own, which are not compared"))
             }));
             if !request.verify.is_empty() {
+                self.check_order()?;
                 tell(&row.slot);
-                row.verify = Some(self.verify(request, &row)?);
+                row.verify = Some(self.verify(request, &row));
             }
             slots.push(row);
         }
@@ -161,6 +177,11 @@ impl Fleet {
         faults.dedup();
         let group = request.group.clone();
         Ok(CompareDocument { schema_version: SCHEMA_VERSION, group, slots, faults })
+    }
+
+    /// Fails if the comparison was called off.
+    fn check_order(&self) -> Result<(), NoDiff> {
+        if self.cancellation.is_cancelled() { Err(NoDiff::CalledOff) } else { Ok(()) }
     }
 
     fn compare_row(
@@ -217,7 +238,7 @@ impl Fleet {
     }
 
     /// Runs the verification in the working tree of a slot. Its processes are ended if the comparison is called off.
-    fn verify(&self, request: &CompareRequest, row: &CompareRow) -> Result<Verification, NoDiff> {
+    fn verify(&self, request: &CompareRequest, row: &CompareRow) -> Verification {
         let cwd = Path::new(&row.path);
         let call = hooks::Call {
             argv: &request.verify,
@@ -231,11 +252,7 @@ impl Fleet {
             limit: VERIFY_TIMEOUT,
         };
         let start = Instant::now();
-        let mut order = self.cancellation.open();
         let end = call.run_in_order(&self.host, &self.cancellation);
-        if !order.close() {
-            return Err(NoDiff::CalledOff);
-        }
         let duration_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         let said = end.as_ref().ok().map(|end| last_lines(&end.said));
         let (exit, error) = match end.map(|end| end.exit) {
@@ -253,7 +270,7 @@ impl Fleet {
             Err(why) => (None, Some(format!("the verification was not started: {why}"))),
         };
         let output = said.filter(|_| exit != Some(0));
-        Ok(Verification { exit, duration_ms, error, output })
+        Verification { exit, duration_ms, error, output }
     }
 }
 
@@ -269,6 +286,10 @@ fn merges(
     let base = reader.base_branch(origin.as_deref())?;
     let Some(into) = base.filter(|base| Some(base) != branch.as_ref()) else { return Ok(None) };
     let Some(tip) = git.commit(top, &into)? else { return Ok(None) };
+    // git refuses to merge work that began without a commit (`git switch --orphan`).
+    if !git.read(top).args(["merge-base", &tip, head]).says_yes()? {
+        return Ok(None);
+    }
     let commit = snapshot.see(git.read(top)).setting("user.name=agentctl");
     let commit = commit.setting("user.email=agentctl@localhost");
     let args = ["commit-tree", &snapshot.tree, "-p", head, "-m", "compare"];

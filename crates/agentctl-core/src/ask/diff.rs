@@ -167,7 +167,7 @@ pub enum NoDiff {
     },
     /// The base names no commit.
     NoSuchBase(String),
-    /// The comparison was called off while a verification ran.
+    /// The comparison was called off.
     CalledOff,
     /// git gave no answer.
     Git(GitError),

@@ -1,10 +1,11 @@
 //! Two trees compared, without programs of the repository's configuration.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::repository::listed_gitlinks;
 use super::{Git, GitError, TreeSnapshot};
 use crate::model::Time;
 
@@ -102,10 +103,14 @@ impl Git {
         self.read(directory).args(["hash-object", "-t", "tree", "--stdin"]).text()
     }
 
-    /// Returns the paths of submodules that have changed or untracked files.
+    /// Returns the paths of submodules that have changed or untracked files, and of those that are not checked out and
+    /// have files in their folder: git shows neither these files nor a change.
     pub fn dirty_submodules(&self, top: &Path) -> Result<Vec<String>, GitError> {
+        let hidden = self.files_in_place_of_submodules(top)?.into_iter();
+        let mut found: Vec<String> =
+            hidden.map(|path| path.to_string_lossy().into_owned()).collect();
         if self.gitlinks(top)?.is_empty() {
-            return Ok(Vec::new());
+            return Ok(found);
         }
         let args = ["status", "--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=none"];
         let output = self.read(top).args(args).ok()?;
@@ -116,8 +121,38 @@ impl Git {
             let is_dirty = state.starts_with('S') && (state.contains('M') || state.contains('U'));
             is_dirty.then(|| fields.nth(5).map(str::to_owned)).flatten()
         };
-        Ok(text.split('\0').filter(|line| line.starts_with("1 ")).filter_map(dirty).collect())
+        found.extend(text.split('\0').filter(|line| line.starts_with("1 ")).filter_map(dirty));
+        Ok(found)
     }
+
+    /// Returns the paths at which the index of a working tree has a repository, and the disk a folder with files that is
+    /// none. git passes over everything in such a folder.
+    pub fn files_in_place_of_submodules(&self, top: &Path) -> Result<Vec<PathBuf>, GitError> {
+        let mut paths = listed_gitlinks(self.read(top))?;
+        // A conflict has several entries of one path.
+        paths.dedup();
+        paths.retain(|path| {
+            let folder = top.join(path);
+            let is_folder = folder.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+            is_folder && folder.join(".git").symlink_metadata().is_err() && has_file(folder)
+        });
+        Ok(paths)
+    }
+}
+
+/// Says whether a file is below a folder. Links are not followed; a folder that cannot be read may have some.
+fn has_file(folder: PathBuf) -> bool {
+    let mut folders = vec![folder];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(folder) else { return true };
+        for entry in entries {
+            match entry.and_then(|entry| Ok((entry.file_type()?, entry.path()))) {
+                Ok((kind, path)) if kind.is_dir() => folders.push(path),
+                _ => return true,
+            }
+        }
+    }
+    false
 }
 
 fn text(bytes: &[u8]) -> String {

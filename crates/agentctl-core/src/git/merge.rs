@@ -1,6 +1,8 @@
 //! Merges that need no working tree.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
 
 use super::error::io;
 use super::private_directory::PrivateDirectory;
@@ -82,6 +84,26 @@ impl TreeChange {
     }
 }
 
+/// Says whether a path of a tree leads below the top. git lets a tree object have an entry `..` and never checks such a
+/// tree out.
+pub(super) fn is_below(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Refuses a path of a tree that leads out of the tree.
+fn check_below(path: &Path) -> Result<(), GitError> {
+    if is_below(path) {
+        return Ok(());
+    }
+    let source = std::io::Error::other(path.display().to_string());
+    Err(GitError::Io { what: "the tree has a path outside of itself", source })
+}
+
+/// Refuses changes of a path that leads out of the tree.
+pub fn check_all_below(changes: &[TreeChange]) -> Result<(), GitError> {
+    changes.iter().try_for_each(|change| check_below(&change.path))
+}
+
 impl Git {
     /// Makes a place to try merges into a commit of the repository with this git directory.
     pub fn merge_place(&self, git_dir: &Path, into: &str) -> Result<MergePlace, GitError> {
@@ -101,10 +123,12 @@ impl Git {
             let object = facts.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
             let object = String::from_utf8_lossy(object).into_owned();
             let rules = self.read(git_dir).args(["cat-file", "blob", &object]).ok()?.stdout;
-            let path = directory.path.join(path_of(path));
+            let below = path_of(path);
+            check_below(&below)?;
+            let path = directory.path.join(below);
             let folder = path.parent().unwrap_or(&directory.path);
             std::fs::create_dir_all(folder)
-                .and_then(|()| std::fs::write(&path, rules))
+                .and_then(|()| File::create_new(&path)?.write_all(&rules))
                 .map_err(io("the attributes of a merge cannot be written"))?;
         }
         Ok(MergePlace { git_dir: git_dir.to_owned(), directory })

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::error::io;
+use super::merge::is_below;
 use super::snapshot::status_files;
 use super::{Git, GitCall, GitError, PrivateStore, TreeChange, path_of};
 
@@ -172,8 +173,8 @@ pub fn is_cut_off(
     object: &str,
 ) -> Result<bool, GitError> {
     let file = top.join(path);
-    // No link is followed, and no FIFO is waited for.
-    if !file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+    // No link is followed, no FIFO is waited for, and no file outside of the working tree is looked at.
+    if !is_below(path) || !file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
         return Ok(false);
     }
     let mut named = std::ffi::OsString::from("--path=");

@@ -127,7 +127,9 @@ impl Git {
             call.setting("advice.addEmbeddedRepo=false")
         };
         reveal_hidden(top, &call)?;
-        let added = call().args(["add", "--all", "--ignore-errors", "--", ":/"]).run()?;
+        // Without `--sparse` git leaves out what is outside of the directories of a sparse working tree, and fails.
+        let added =
+            call().args(["add", "--all", "--sparse", "--ignore-errors", "--", ":/"]).run()?;
         let mut gaps = Vec::new();
         if added.code != 0 {
             let said = added.stderr.lines().map(str::trim);

@@ -31,7 +31,7 @@ use self::occupants::Occupants;
 pub use self::rescued::RescuedRef;
 pub(super) use self::select::worktree_of;
 use super::rescue::Rescue;
-use super::{WorktreeFacts, WorktreeSettings, name_of, short_branch};
+use super::{WorktreeFacts, WorktreeSettings, short_branch};
 use crate::fleet::Fleet;
 use crate::git::{Git, GitError, Repository, WorktreeEntry};
 use crate::locks::announce;
@@ -259,15 +259,13 @@ impl Target {
     }
 
     /// Returns the ref of its branch, if agentctl made that branch for it.
-    fn made_branch(&self, order: &CleanOrder) -> Option<&str> {
-        let branch = self.facts.branch.as_deref()?;
-        let name = name_of(branch, &order.settings.prefix)?;
-        (self.facts.name.as_deref() == Some(name)).then_some(branch)
+    fn made_branch(&self) -> Option<&str> {
+        self.facts.branch.as_deref().filter(|_| self.facts.is_on_own_branch)
     }
 
     /// Returns the ref of its branch, if removing the worktree deletes it.
     fn own_branch(&self, order: &CleanOrder) -> Option<&str> {
-        self.made_branch(order).filter(|_| !order.keep_branch)
+        self.made_branch().filter(|_| !order.keep_branch)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The facts that git and the file system tell about the worktrees of a repository. Nothing is read from our own
 //! directories.
 
+mod naming;
+
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,10 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    BASE_REFS, BRANCH_REFS, DEFAULT_PREFIX, LockReason, RESCUE_REFS, left_aside, name_of,
-    short_branch,
-};
+use super::{BASE_REFS, BRANCH_REFS, LockReason, RESCUE_REFS, left_aside, short_branch};
 use crate::git::{Git, GitError, MergePlace, Repository, WorktreeEntry};
 use crate::host::Host;
 use crate::model::Time;
@@ -22,8 +21,6 @@ use crate::model::Time;
 const AT_ONCE: usize = 4;
 /// The reason of git's own lock while it adds a worktree.
 pub(super) const INITIALIZING: &str = "initializing";
-/// The beginning of a line in the reflog of HEAD.
-const MOVING_FROM: &str = "checkout: moving from ";
 /// The refs of branches of remotes.
 pub(super) const REMOTE_REFS: &str = "refs/remotes/";
 /// The beginning of the first line in the reflog of a branch.
@@ -91,6 +88,8 @@ pub struct WorktreeFacts {
     pub branch: Option<String>,
     /// The branch without the prefix; `None` if it is not ours.
     pub name: Option<String>,
+    /// It is on the branch of its name, which agentctl made.
+    pub is_on_own_branch: bool,
     /// Its commit.
     pub commit: Option<String>,
     /// The commit that it is based on: `refs/agentctl/base/NAME`.
@@ -188,6 +187,8 @@ pub struct Reader<'a> {
     pub(super) refs: HashMap<String, String>,
     /// The symbolic ones of them, with the refs that they lead to. They are never ours: a launch makes none.
     symbolic: HashMap<String, String>,
+    /// The branches of ours whose prefix the settings do not name, with their names.
+    other_prefixes: HashMap<String, String>,
     /// All working trees, the main one first.
     pub entries: Vec<WorktreeEntry>,
     /// The branch of the main working tree.
@@ -220,18 +221,21 @@ impl<'a> Reader<'a> {
         let main_branch = git.head_branch(&repository.common)?;
         let entries = git.worktrees(&repository.common)?;
         let (oldest_lines, sizes) = (HashMap::new(), Sizes::Read);
-        Ok(Self {
+        let mut reader = Self {
             host,
             git,
             repository,
             prefix,
             refs,
             symbolic,
+            other_prefixes: HashMap::new(),
             entries,
             main_branch,
             oldest_lines,
             sizes,
-        })
+        };
+        reader.other_prefixes = naming::with_other_prefixes(&reader);
+        Ok(reader)
     }
 
     /// Reads the reflogs of the branches of all worktrees by one call. Without it each is read by a call of its own.
@@ -297,7 +301,9 @@ impl<'a> Reader<'a> {
         let branch = entry.branch().map(str::to_owned);
         let name = self.name(entry).map(str::to_owned);
         let base = name.as_ref().and_then(|name| self.base(name));
+        let named = branch.as_deref().and_then(|branch| self.name_of(branch));
         WorktreeFacts {
+            is_on_own_branch: named.is_some() && named == name.as_deref(),
             state: self.state(entry, name.is_some()),
             base: base.cloned(),
             path: Some(entry.path.clone()),
@@ -318,53 +324,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the name of a worktree: its branch without the prefix. On a detached HEAD, and on a branch that was made
-    /// in it, it keeps the name that it was made with, unless another worktree has that branch checked out.
-    #[must_use]
-    pub fn name<'b>(&'b self, entry: &'b WorktreeEntry) -> Option<&'b str> {
-        let own = entry.branch().and_then(|branch| name_of(branch, self.prefix));
-        if own.is_some_and(|name| self.base(name).is_some()) {
-            return own;
-        }
-        self.first_name(entry).or(own)
-    }
-
-    /// Returns the name that a worktree was made with, if it is on another branch than that of its name.
-    fn first_name<'b>(&'b self, entry: &'b WorktreeEntry) -> Option<&'b str> {
-        let is_main = self.entries.first().is_some_and(|main| main.path == entry.path);
-        if is_main || entry.bare {
-            return None;
-        }
-        let used = |name: &&str| {
-            let mut branches = self.entries.iter().filter_map(WorktreeEntry::branch);
-            branches.any(|branch| name_of(branch, self.prefix) == Some(name))
-        };
-        let bases = self.refs.keys().filter_map(|name| name.strip_prefix(BASE_REFS));
-        let is_free = |name: &&str| self.base(name).is_some() && !used(name);
-        let free: Vec<&str> = bases.filter(is_free).collect();
-        let folder = entry.path.file_name()?.to_string_lossy();
-        let by_folder = free.iter().find(|name| name.replace('/', "-") == folder).copied();
-        if entry.branch().is_some() {
-            // A person may put a worktree of another branch into a folder of this name.
-            let last = by_folder.and_then(|_| self.last_branch(&entry.path))?;
-            return by_folder.filter(|name| name_of(&last, self.prefix) == Some(name));
-        }
-        by_folder.or_else(|| {
-            let last = self.last_branch(&entry.path)?;
-            free.into_iter().find(|name| name_of(&last, self.prefix) == Some(name))
-        })
-    }
-
-    /// Returns the branch of ours that a worktree had checked out last, by the reflog of its HEAD.
-    fn last_branch(&self, path: &Path) -> Option<String> {
-        let args = ["reflog", "show", "--format=%gs", "HEAD", "--"];
-        let said = self.git.read(path).args(args).ok().ok()?.text();
-        let from =
-            |line: &str| Some(line.strip_prefix(MOVING_FROM)?.split_once(" to ")?.0.to_owned());
-        let mut left = said.lines().filter_map(from).map(|name| format!("{BRANCH_REFS}{name}"));
-        left.find(|branch| name_of(branch, self.prefix).is_some())
-    }
-
     fn state(&self, entry: &WorktreeEntry, ours: bool) -> WorktreeState {
         let lock = entry.locked.as_deref();
         let gone = lock.and_then(LockReason::parse).is_some_and(|reason| reason.is_gone(self.host));
@@ -380,8 +339,7 @@ impl<'a> Reader<'a> {
     /// Returns the branches of ours that none of these worktrees has checked out, without their commits' facts.
     pub(super) fn without_worktrees(&self) -> Vec<WorktreeFacts> {
         let used: Vec<&str> = self.entries.iter().filter_map(|entry| self.name(entry)).collect();
-        let is_used =
-            |branch: &str| name_of(branch, self.prefix).is_some_and(|name| used.contains(&name));
+        let is_used = |branch: &str| self.name_of(branch).is_some_and(|name| used.contains(&name));
         let mut unused: Vec<&String> = self.refs.keys().filter(|name| !is_used(name)).collect();
         unused.sort();
         unused.into_iter().filter_map(|branch| self.without_worktree(branch)).collect()
@@ -390,7 +348,7 @@ impl<'a> Reader<'a> {
     /// Returns the facts of a branch of ours that no worktree has checked out: a launcher was killed before the
     /// worktree was added, or a person removed the worktree.
     fn without_worktree(&self, branch: &str) -> Option<WorktreeFacts> {
-        let name = name_of(branch, self.prefix)?;
+        let name = self.name_of(branch)?;
         let base = self.base(name)?;
         let entry = WorktreeEntry {
             path: PathBuf::new(),
@@ -429,6 +387,11 @@ impl<'a> Reader<'a> {
                 b"!!" => ignored.push(crate::git::path_of(&line[3..])),
                 _ => dirty += 1,
             }
+        }
+        // git shows a change inside a submodule as one of the submodule, and nothing of this kind.
+        match self.git.files_in_place_of_submodules(path) {
+            Ok(folders) => dirty += folders.len(),
+            Err(error) => facts.gaps.push(format!("{}: {error}", path.display())),
         }
         (facts.dirty, facts.untracked) = (Some(dirty), Some(untracked));
         if self.sizes == Sizes::Read {
@@ -474,12 +437,8 @@ impl<'a> Reader<'a> {
     #[must_use]
     pub fn origin(&self, name: Option<&str>, branch: Option<&str>) -> Option<String> {
         let branch = branch?;
-        let name = name.filter(|name| name_of(branch, self.prefix) != Some(name));
-        let first = name.and_then(|name| {
-            let made =
-                [self.prefix, DEFAULT_PREFIX].map(|prefix| format!("{BRANCH_REFS}{prefix}{name}"));
-            made.into_iter().find(|made| self.plain(made).is_some())
-        });
+        let name = name.filter(|name| self.name_of(branch) != Some(name));
+        let first = name.and_then(|name| self.made_branch(name));
         Some(first.unwrap_or_else(|| branch.to_owned()))
     }
 

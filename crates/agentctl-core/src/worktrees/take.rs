@@ -22,7 +22,7 @@ use super::{BRANCH_REFS, WorktreeSettings, short_branch};
 use crate::fleet::Fleet;
 use crate::git::{
     Git, GitError, MergeResult, PrivateStore, Repository, TreeChange, WorkTree, WorktreeEntry,
-    git_dir_of,
+    check_all_below, git_dir_of,
 };
 use crate::locks::{Holder, sessions_and_locks};
 use crate::text::{bounded, shell_word};
@@ -159,7 +159,9 @@ impl<'a> Taking<'a> {
         let head = git.head(&top)?;
         let reader = Reader::new(&fleet.host, git, repository, &order.settings.prefix)?;
         let own = head.branch.as_deref();
-        let commit = head.commit.clone().ok_or_else(no_tree)?;
+        let Some(commit) = head.commit.clone() else {
+            return Err(TakeError::NoCommit { branch: own.map(short).unwrap_or_default() });
+        };
         let branch = own.map_or_else(|| commit.chars().take(8).collect(), short);
         let into = match &order.into {
             Some(name) => format!("{BRANCH_REFS}{}", short(name)),
@@ -297,6 +299,7 @@ impl<'a> Taking<'a> {
             MergeResult::Conflicts(files) => return Err(self.conflicts(files)),
         };
         let changes = git.tree_changes(store.see(git.read(common)), &self.tip, &tree)?;
+        check_all_below(&changes)?;
         Ok(Preview { tree, changes, store })
     }
 

@@ -188,6 +188,8 @@ fn refused(fleet: &Fleet, text: &str, error: &TakeError) -> Failure {
             "`git branch` lists the branches; a remote one must be fetched and named locally",
         ),
         TakeError::NoBaseBranch { .. } => failure(Kind::Refused).hint("name a branch with --into"),
+        TakeError::NoCommit { .. } => failure(Kind::Refused)
+            .hint("commit in the worktree, or switch to the branch that has its commits"),
         TakeError::Itself(_) => failure(Kind::Refused).hint("name another branch with --into"),
         TakeError::OnlyUncommitted { uncommitted, .. } => failure(Kind::Refused).hint(format!(
             "add --with-uncommitted: `agentctl worktree take {} --with-uncommitted` takes {}",
@@ -199,7 +201,7 @@ fn refused(fleet: &Fleet, text: &str, error: &TakeError) -> Failure {
             "move it out of the worktree, make it a submodule, or remove its .git to take its files",
         ),
         TakeError::DirtySubmodules { .. } => failure(Kind::Refused).hint(
-            "commit in the submodule first, then the submodule's new commit in the worktree",
+            "commit in the submodule first, then the submodule's new commit in the worktree; files in the folder of one that is not checked out are moved out of it",
         ),
         TakeError::SubmoduleCommit { command, .. } => failure(Kind::Refused)
             .hint(format!("nothing was changed; `{command}` makes it known, then take again")),

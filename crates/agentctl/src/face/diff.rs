@@ -158,7 +158,7 @@ pub fn no_diff(fleet: &Fleet, text: &str, why: NoDiff) -> Failure {
         }
         NoDiff::NoSuchBase(revision) => no_such_base("--base", &revision),
         NoDiff::CalledOff => {
-            Failure::new(Kind::Failed, "interrupted: the verification and its processes were ended")
+            Failure::new(Kind::Failed, "interrupted: every program that it had started was ended")
         }
         NoDiff::Git(error) => no_git_work(fleet, text, &error),
     }

@@ -329,6 +329,40 @@ fn the_demo_agent_records_what_it_writes() {
     });
 }
 
+/// If `git apply` gets all patches at once, a file that one adds and a later one changes stays with `-R`.
+#[test]
+fn patches_that_are_applied_one_by_one_lead_to_the_end_and_back() {
+    sandboxed(|| {
+        let home = home();
+        let shop = home.at("shop");
+        write_all(&shop, &[("a.txt", "one\n")]);
+        let prompt = "x [[write:b.txt|1]] [[write:a.txt|2]] [[write:b.txt|3]] [[write:a.txt|4]] [[say:done]]";
+        let args = ["demo-agent", "--session-id", "writer-3", "-p", prompt];
+        assert!(home.command(&args).current_dir(&shop).status().expect("run").success());
+        let end = files(&shop);
+        let told = home.run(&["changes", "writer-3", "--patch", "--json"]).json();
+        let patches = told["patches"].as_array().expect("patches").clone();
+        assert_eq!(patches.len(), 4, "{patches:?}");
+        let tree = home.at("led");
+        write_all(&tree, &[("a.txt", "one\n")]);
+        let apply = |patch: &Value, options: &[&str]| {
+            let file = home.write("one.patch", patch["patch"].as_str().expect("a patch"));
+            let mut git = Command::new("git");
+            git.arg("apply").args(options).arg(&file).current_dir(&tree);
+            git.env("GIT_CEILING_DIRECTORIES", home.path());
+            assert!(git.status().expect("git").success(), "{patch}");
+        };
+        for patch in &patches {
+            apply(patch, &[]);
+        }
+        assert_eq!(files(&tree), end);
+        for patch in patches.iter().rev() {
+            apply(patch, &["-R"]);
+        }
+        assert_eq!(files(&tree), owned(&[("a.txt", "one\n")]));
+    });
+}
+
 #[test]
 fn a_command_that_waits_for_permission_is_not_counted_as_one_that_ran() {
     sandboxed(|| {

@@ -20,6 +20,7 @@ mod cli;
 mod codex;
 mod codex_processes;
 mod codex_rollouts;
+mod compare_forms;
 mod completions;
 mod configuration;
 mod confirmed;

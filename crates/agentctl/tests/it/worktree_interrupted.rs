@@ -67,6 +67,38 @@ fn a_signal_during_a_verification_ends_all_its_processes() {
     });
 }
 
+/// A git before the real one waits for its SIGTERM at one of the first questions and goes on as if there was none, so
+/// that the signal is told to no step that would fail by it.
+#[test]
+fn a_signal_before_the_verification_is_not_forgotten() {
+    sandboxed(|| {
+        let home = home();
+        let shop = shop(&home);
+        add(&shop, "one");
+        let (asked, verified) = (home.at("asked"), home.at("verified"));
+        // The last call of git of the part that `diff` answers.
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in *'rev-list --count HEAD'*) trap 'heard=1' TERM; : > '{}'\n\
+             while [ -z \"$heard\" ]; do sleep 0.02; done;; esac\n\
+             trap '' TERM; exec /usr/bin/git \"$@\"\n",
+            asked.display()
+        );
+        let path = home.write("bin/git", script);
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("executable");
+        let verify = format!("touch {}", verified.display());
+        for number in [Signal::INT, Signal::TERM] {
+            let child = start(&home, &["compare", "one", "--verify", &verify]);
+            eventually("the question", || asked.exists().then_some(()));
+            signal(&child, number);
+            let (end, output) = ended(child);
+            assert_eq!(end, Some(number.as_raw()), "{output:?}");
+            assert!(!verified.exists(), "{output:?}");
+            assert!(output.stderr.starts_with("error: interrupted"), "{output:?}");
+            std::fs::remove_file(&asked).expect("removed");
+        }
+    });
+}
+
 #[test]
 fn cleans_at_the_same_time_do_not_take_each_other_for_work() {
     sandboxed(|| {

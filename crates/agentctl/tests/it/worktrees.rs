@@ -114,26 +114,100 @@ fn a_patch_has_every_change_and_git_apply_accepts_it() {
     });
 }
 
+/// Removes everything that agentctl itself has written, and its configuration.
+fn wipe(home: &TestHome) {
+    for folder in [".local/state/agentctl", ".config/agentctl", ".cache/agentctl"] {
+        let _missing = std::fs::remove_dir_all(home.path().join(folder));
+    }
+}
+
+/// A home with two worktrees of one group: a commit in the first one, a new file in the second. Returns the session of
+/// the second one.
+fn with_work(settings: &str) -> (TestHome, Repository, String) {
+    let home = home();
+    crate::configure(&home, &[], "");
+    let file = home.at(".config/agentctl/config.toml");
+    let text = std::fs::read_to_string(&file).expect("read");
+    std::fs::write(&file, format!("{text}{settings}")).expect("written");
+    let shop = Repository::new(&home.path().join("shop"));
+    let (_, one) = launched(&home, &shop, "g-1/one");
+    shop.at(&one).write("one.txt", "x\n");
+    shop.at(&one).commit("one");
+    let (id, two) = launched(&home, &shop, "g-1/two");
+    shop.at(&two).write("new.txt", "x\n");
+    (home, shop, id)
+}
+
+const PREFIXES: [&str; 2] = ["", "[worktree]\nprefix = \"me\"\n"];
+
 #[test]
 fn without_our_own_directories_every_answer_is_the_same() {
     sandboxed(|| {
-        let home = home();
-        let shop = Repository::new(&home.path().join("shop"));
-        let (id, path) = launched(&home, &shop, "g-1/demo");
-        shop.at(&path).write("new.txt", "x\n");
-        let commands: [&[&str]; 4] = [
-            &["worktree", "list", "--json"],
-            &["diff", "g-1/demo", "--json"],
-            &["diff", "g-1", "--patch"],
-            &["diff", &id, "--json"],
-        ];
-        let answers = || commands.map(|args| run(&home, &shop, args).stdout);
-        let before = answers();
-        for folder in [".local/state/agentctl", ".config/agentctl", ".cache/agentctl"] {
-            let _missing = std::fs::remove_dir_all(home.path().join(folder));
+        for settings in PREFIXES {
+            let (home, shop, id) = with_work(settings);
+            let commands: [&[&str]; 9] = [
+                &["worktree", "list", "--json"],
+                &["diff", "g-1/two", "--json"],
+                &["diff", "g-1", "--patch"],
+                &["diff", &id, "--json"],
+                &["compare", "g-1", "--json"],
+                &["worktree", "clean", "--dry-run", "--json"],
+                &["worktree", "clean", "--dry-run", "--group", "g-1"],
+                &["worktree", "clean", "--dry-run", "g-1/one"],
+                &["worktree", "take", "g-1"],
+            ];
+            let answers = || {
+                commands.map(|args| {
+                    let Output { code, stdout, stderr } = run(&home, &shop, args);
+                    (code, stdout, stderr)
+                })
+            };
+            let before = answers();
+            wipe(&home);
+            for ((args, before), after) in commands.iter().zip(&before).zip(answers()) {
+                assert_eq!(&after, before, "{settings:?} {args:?}");
+            }
+            assert!(before[2].1.contains("+x"), "{before:?}");
+            let slots = |text: &str| -> Value { serde_json::from_str(text).expect("JSON") };
+            assert_eq!(slots(&before[4].1)["slots"][0]["slot"], "one", "{before:?}");
         }
-        assert_eq!(answers(), before);
-        assert!(before[2].contains("+x"), "{}", before[2]);
+    });
+}
+
+#[test]
+fn without_our_own_directories_work_is_taken_and_cleaned_as_before() {
+    sandboxed(|| {
+        for settings in PREFIXES {
+            let ends = [false, true].map(|is_wiped| {
+                let (home, shop, _) = with_work(settings);
+                if is_wiped {
+                    wipe(&home);
+                }
+                let answer = |args: &[&str], key: &str, fields: &[&str]| {
+                    let output = run(&home, &shop, &[&["worktree"], args].concat());
+                    let document = output.json();
+                    let rows = document[key]
+                        .as_array()
+                        .map_or_else(|| vec![document.clone()], Clone::clone);
+                    let row = |row: &Value| {
+                        fields.iter().map(|name| row[name].clone()).collect::<Vec<_>>()
+                    };
+                    (output.code, rows.iter().map(row).collect::<Vec<_>>())
+                };
+                let taken = ["branch", "into", "way", "commits", "files", "left_behind"];
+                let cleaned = ["name", "branch", "action", "reasons", "branch_deleted"];
+                let with_files = ["take", "g-1/two", "--with-uncommitted", "--json"];
+                let answers = [
+                    answer(&["take", "g-1/one", "--json"], "", &taken),
+                    answer(&with_files, "", &taken),
+                    answer(&["clean", "--json"], "worktrees", &cleaned),
+                ];
+                assert_eq!(answers.each_ref().map(|(code, _)| *code), [Some(0); 3], "{answers:?}");
+                (answers, shop.git(["for-each-ref", "--format=%(refname)"]))
+            });
+            assert_eq!(ends[1], ends[0], "{settings:?}");
+            assert_eq!(ends[0].1, "refs/heads/main", "{ends:?}");
+        }
     });
 }
 

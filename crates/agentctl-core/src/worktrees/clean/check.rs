@@ -288,7 +288,7 @@ impl<'a> Checker<'a> {
             let stashes = if count == 1 { "1 stash was" } else { &format!("{count} stashes were") };
             finding.unless(Override::Force, format!("{stashes} made on {short}"));
         }
-        let is_on_another = branch.is_some() && target.made_branch(order).is_none();
+        let is_on_another = branch.is_some() && target.made_branch().is_none();
         if !target.named && target.facts.name.is_none() {
             finding.keep("agentctl did not make it");
         } else if !target.named && is_on_another {

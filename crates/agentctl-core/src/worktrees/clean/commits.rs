@@ -82,8 +82,8 @@ impl Checker<'_> {
         commit: &str,
     ) -> Result<Option<String>, GitError> {
         let Some(name) = &target.facts.name else { return Ok(None) };
-        let short = format!("{}{name}", self.site.order.settings.prefix);
-        let branch = format!("{BRANCH_REFS}{short}");
+        let Some(branch) = self.reader.made_branch(name) else { return Ok(None) };
+        let short = short_branch(&branch).to_owned();
         let tip = self.reader.plain(&branch).filter(|_| !self.rebased.contains(&branch));
         let Some(tip) = tip else { return Ok(None) };
         let call = self.site.git.read(&self.site.repository.common);
@@ -101,7 +101,8 @@ impl Checker<'_> {
     fn other_refs(&self, base_branch: Option<&str>) -> Vec<String> {
         let ours = [&self.site.order.settings.prefix, DEFAULT_PREFIX];
         let mut args: Vec<String> = ours.map(|prefix| format!("--exclude={prefix}*")).to_vec();
-        let rebased = self.rebased.iter().map(|branch| short_branch(branch));
+        let rebased = self.rebased.iter().map(String::as_str);
+        let rebased = rebased.chain(self.reader.of_other_prefixes()).map(short_branch);
         args.extend(rebased.map(|branch| format!("--exclude={branch}")));
         for (option, below) in
             [("--branches", BRANCH_REFS), ("--remotes", REMOTE_REFS), ("--tags", TAG_REFS)]

@@ -23,6 +23,12 @@ pub enum TakeError {
         /// The branch of the worktree.
         branch: String,
     },
+    /// The branch of the worktree has no commit yet (`git switch --orphan`).
+    #[error("{branch} has no commit yet")]
+    NoCommit {
+        /// The branch of the worktree.
+        branch: String,
+    },
     /// The worktree's own branch, or its main working tree, was meant.
     #[error("{0} cannot be taken into itself")]
     Itself(String),
