@@ -7,6 +7,8 @@
 mod cases;
 #[path = "clean/distrust.rs"]
 mod distrust;
+#[path = "clean/hidden_commits.rs"]
+mod hidden_commits;
 #[path = "clean/losses.rs"]
 mod losses;
 #[path = "clean/names.rs"]

@@ -9,6 +9,7 @@ mod check;
 mod commits;
 mod interrupted;
 mod leftovers;
+mod named;
 mod occupants;
 mod records;
 mod remotes;

@@ -131,7 +131,7 @@ impl<'a> Checker<'a> {
             for (_, operation) in OPERATIONS.iter().filter(|(file, _)| admin.join(file).exists()) {
                 finding.keep(format!("{operation} is in progress in it"));
             }
-            for name in self.private_refs_without_commit(admin)? {
+            for name in self.names_without_commit(admin)? {
                 finding
                     .keep(format!("its ref {name} names no commit, so no rescue ref can hold it"));
             }

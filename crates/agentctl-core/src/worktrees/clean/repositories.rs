@@ -3,12 +3,14 @@
 //! committed.
 //! No program that their own configuration names is run.
 
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::check::{Checker, Finding, files};
 use super::commits::excluded;
 use super::leftovers::{self, Place};
+use super::named::{self, NamedObject};
 use super::remotes::{Remotes, lacking, named_objects, without_tree};
 use super::select::worktree_of;
 use crate::git::{Git, GitError, WorkTree, git_dir_of};
@@ -143,8 +145,9 @@ fn modules(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that every commit of a repository, also of its reflogs and stashes, and every other object that a ref names,
-/// is on a remote that stays or in the main tree's copy of the submodule; and that it has no worktrees of its own.
+/// Checks that every commit of a repository, also of its reflogs and stashes, and every other object that a ref or a file
+/// of its git directory names, is on a remote that stays or in the main tree's copy of the submodule; and that it has no
+/// worktrees of its own.
 fn check_commits(
     checker: &Checker<'_>,
     (git_dir, label): (&Path, &str),
@@ -161,14 +164,14 @@ fn check_commits(
     }
     let git = checker.site.git;
     let remotes = Remotes::read(checker, git_dir, removed)?;
-    let mut own = unpushed(git, git_dir, &remotes)?;
-    let mut others = named_objects(git, git_dir)?;
-    // A remote on another machine has no refs here that name its tags.
-    others.retain(|(kind, ..)| kind != "commit");
+    let named = named::by_files(git, git_dir, git_dir)?;
+    let mut own = unpushed(git, git_dir, &named, &remotes)?;
+    let mut others = others(git, git_dir, named)?;
     let mut unfit = remotes.unfit;
     let twin = twin_of(&checker.site.repository.common, git_dir);
     let twin = twin.map(|twin| ("the main tree's copy".to_owned(), twin));
-    for (called, place) in twin.into_iter().chain(remotes.near) {
+    let places: Vec<(String, PathBuf)> = twin.into_iter().chain(remotes.near).collect();
+    for (called, place) in places {
         if own.is_empty() && others.is_empty() {
             break;
         }
@@ -199,8 +202,29 @@ fn check_commits(
     Ok(())
 }
 
-/// Returns the commits of a repository, also of its reflogs and stashes, that are not on a branch of a distant remote.
-fn unpushed(git: &Git, git_dir: &Path, remotes: &Remotes) -> Result<Vec<String>, GitError> {
+/// Returns the tags, and other objects that are no commits, of the refs and files of a repository, each with its kind and
+/// the ref or file. A remote on another machine has no refs here that name its tags.
+fn others(
+    git: &Git,
+    git_dir: &Path,
+    named: Vec<NamedObject>,
+) -> Result<Vec<(String, String, String)>, GitError> {
+    let mut others = named_objects(git, git_dir)?;
+    let known: HashSet<String> = others.iter().map(|(_, id, _)| id.clone()).collect();
+    let named = named.into_iter().filter(|object| !known.contains(&object.id));
+    others.extend(named.map(|object| (object.kind, object.id, object.place)));
+    others.retain(|(kind, ..)| kind != "commit");
+    Ok(others)
+}
+
+/// Returns the commits of a repository, also of its reflogs and stashes and of the files of its git directory, that are
+/// not on a branch of a distant remote.
+fn unpushed(
+    git: &Git,
+    git_dir: &Path,
+    named: &[NamedObject],
+    remotes: &Remotes,
+) -> Result<Vec<String>, GitError> {
     let symbolic = Git::symbolic_refs(without_tree(git, git_dir))?;
     let mut args = Vec::new();
     for name in &remotes.distant {
@@ -210,8 +234,11 @@ fn unpushed(git: &Git, git_dir: &Path, remotes: &Remotes) -> Result<Vec<String>,
         args.extend(others);
         args.push(format!("--remotes={}/*", literal(name)));
     }
-    let call = without_tree(git, git_dir).args(["rev-list", "--all", "--reflog", "--not"]);
-    Ok(call.args(args).text()?.lines().map(str::to_owned).collect())
+    let named = named.iter().filter(|object| object.leads_to_commit());
+    let named: String = named.flat_map(|object| [object.id.as_str(), "\n"]).collect();
+    let call = without_tree(git, git_dir).args(["rev-list", "--all", "--reflog", "--stdin"]);
+    let call = call.arg("--not").args(args).stdin(named);
+    Ok(call.text()?.lines().map(str::to_owned).collect())
 }
 
 /// Returns a pattern of git that matches only this text.
