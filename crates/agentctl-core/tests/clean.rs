@@ -9,6 +9,8 @@ mod cases;
 mod distrust;
 #[path = "clean/hidden_commits.rs"]
 mod hidden_commits;
+#[path = "clean/hidden_contents.rs"]
+mod hidden_contents;
 #[path = "clean/losses.rs"]
 mod losses;
 #[path = "clean/names.rs"]

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::check::{Checker, Finding, files};
+use super::check::{Checker, Finding, files, operations_in};
 use super::commits::excluded;
 use super::leftovers::{self, Place};
 use super::named::{self, NamedObject};
@@ -75,7 +75,7 @@ pub(super) fn check(
     let place = Place { tree: &tree, label, depth: outer.depth + 1, removed: outer.removed };
     leftovers::check(checker, &place, &contents, finding)?;
     for module in modules(&git_dir.join("modules")) {
-        check_commits(checker, (&module, &place.label), outer.removed, finding)?;
+        check_git_dir_once(checker, (&module, &place.label), outer.removed, finding)?;
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ pub(super) fn check_git_dir(
     let label = format!("{}repository {}: ", outer.label, below.display());
     let git_dir = outer.tree.top.join(below);
     if is_readable(&git_dir, &label, finding) {
-        check_commits(checker, (&git_dir, &label), outer.removed, finding)?;
+        check_git_dir_once(checker, (&git_dir, &label), outer.removed, finding)?;
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ pub(super) fn check_unused_modules(
         let name = module.strip_prefix(&folder).unwrap_or(&module);
         let label = format!("submodule {}: ", name.display());
         if is_readable(&module, &label, finding) {
-            check_commits(checker, (&module, &label), removed, finding)?;
+            check_git_dir_once(checker, (&module, &label), removed, finding)?;
         }
     }
     Ok(())
@@ -145,22 +145,51 @@ fn modules(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that every commit of a repository, also of its reflogs and stashes, and every other object that a ref or a file
-/// of its git directory names, is on a remote that stays or in the main tree's copy of the submodule; and that it has no
-/// worktrees of its own.
-fn check_commits(
+/// Checks a repository without its working tree, unless that was looked at: its commits, and that its index has
+/// nothing else.
+fn check_git_dir_once(
     checker: &Checker<'_>,
     (git_dir, label): (&Path, &str),
     removed: &[PathBuf],
     finding: &mut Finding,
 ) -> Result<(), GitError> {
+    if !check_commits(checker, (git_dir, label), removed, finding)? {
+        return Ok(());
+    }
+    let git = checker.site.git;
+    if git.has_conflicts(git_dir)? {
+        finding.keep(format!("{label}its index has unresolved conflicts"));
+        return Ok(());
+    }
+    let Some(staged) = git.staged_tree(git_dir, &git_dir.join("objects"))? else { return Ok(()) };
+    let head = ["rev-parse", "--verify", "--quiet", "HEAD^{tree}"];
+    let head = without_tree(git, git_dir).args(head).run()?;
+    let head = if head.code == 0 { head.text() } else { git.empty_tree(git_dir)? };
+    if staged != head {
+        finding.keep(format!("{label}its index has content that is not committed"));
+    }
+    Ok(())
+}
+
+/// Checks that every commit of a repository, also of its reflogs and stashes, and every other object that a ref or a file
+/// of its git directory names, is on a remote that stays or in the main tree's copy of the submodule; that no operation is
+/// in progress in it, and that it has no worktrees of its own. Says whether it was not looked at before.
+fn check_commits(
+    checker: &Checker<'_>,
+    (git_dir, label): (&Path, &str),
+    removed: &[PathBuf],
+    finding: &mut Finding,
+) -> Result<bool, GitError> {
     // A submodule is found in the working tree, and among the data of the worktree.
     let real = std::fs::canonicalize(git_dir).unwrap_or_else(|_| git_dir.to_owned());
     if !finding.repositories.insert(real) {
-        return Ok(());
+        return Ok(false);
     }
     for tree in linked_worktrees(git_dir) {
         finding.keep(format!("{label}it has the worktree {}", tree.display()));
+    }
+    for operation in operations_in(git_dir) {
+        finding.keep(format!("{label}{operation} is in progress in it"));
     }
     let git = checker.site.git;
     let remotes = Remotes::read(checker, git_dir, removed)?;
@@ -199,7 +228,7 @@ fn check_commits(
         let why = if unfit.is_empty() { String::new() } else { format!(": {}", unfit.join(", ")) };
         finding.keep(format!("{label}{commits} nowhere else ({first}){why}"));
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Returns the tags, and other objects that are no commits, of the refs and files of a repository, each with its kind and
