@@ -102,11 +102,14 @@ impl Git {
         self.read(directory).args(["hash-object", "-t", "tree", "--stdin"]).text()
     }
 
-    /// Returns the paths of submodules that have changed or untracked files.
+    /// Returns the paths of submodules that have changed or untracked files, also of those that are not checked out.
     pub fn dirty_submodules(&self, top: &Path) -> Result<Vec<String>, GitError> {
-        if self.gitlinks(top)?.is_empty() {
+        let links = self.gitlinks(top)?;
+        if links.is_empty() {
             return Ok(Vec::new());
         }
+        let unseen = links.iter().filter(|link| has_unseen_files(top, link));
+        let unseen: Vec<String> = unseen.map(|link| link.to_string_lossy().into_owned()).collect();
         let args = ["status", "--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=none"];
         let output = self.read(top).args(args).ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -116,8 +119,28 @@ impl Git {
             let is_dirty = state.starts_with('S') && (state.contains('M') || state.contains('U'));
             is_dirty.then(|| fields.nth(5).map(str::to_owned)).flatten()
         };
-        Ok(text.split('\0').filter(|line| line.starts_with("1 ")).filter_map(dirty).collect())
+        let seen = text.split('\0').filter(|line| line.starts_with("1 ")).filter_map(dirty);
+        Ok(seen.chain(unseen).collect())
     }
+}
+
+/// Says whether there are files in the folder of a submodule that is not checked out: git sees none of them.
+pub fn has_unseen_files(top: &Path, link: &Path) -> bool {
+    let folder = top.join(link);
+    if folder.join(".git").symlink_metadata().is_ok() {
+        return false;
+    }
+    let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let mut folders = vec![folder];
+    while let Some(folder) = folders.pop().filter(|folder| is_folder(folder)) {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                return true;
+            }
+            folders.push(entry.path());
+        }
+    }
+    false
 }
 
 fn text(bytes: &[u8]) -> String {

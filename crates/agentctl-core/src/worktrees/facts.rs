@@ -14,7 +14,9 @@ use super::{
     BASE_REFS, BRANCH_REFS, DEFAULT_PREFIX, LockReason, RESCUE_REFS, left_aside, name_of,
     regular_file, short_branch,
 };
-use crate::git::{Git, GitError, MergePlace, Repository, WorktreeEntry, git_dir_of};
+use crate::git::{
+    Git, GitError, MergePlace, Repository, WorktreeEntry, git_dir_of, has_unseen_files,
+};
 use crate::host::Host;
 use crate::model::Time;
 
@@ -468,17 +470,19 @@ impl<'a> Reader<'a> {
                 _ => dirty += 1,
             }
         }
-        (facts.dirty, facts.untracked) = (Some(dirty), Some(untracked));
         if self.sizes == Sizes::Read {
             let bytes = ignored.iter().map(|below| size_below(&path.join(below))).sum();
             facts.ignored_bytes = Some(bytes);
         }
         facts.submodules = match self.git.gitlinks(path) {
             Ok(links) => {
+                // As a submodule with changes: one.
+                dirty += links.iter().filter(|link| has_unseen_files(path, link)).count();
                 Some(links.iter().filter(|link| path.join(link).join(".git").exists()).count())
             }
             Err(_) => None,
         };
+        (facts.dirty, facts.untracked) = (Some(dirty), Some(untracked));
     }
 
     /// Compares the commits with those of the base branch and of the remotes.

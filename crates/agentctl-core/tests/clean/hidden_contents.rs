@@ -1,5 +1,7 @@
 //! Files and operations that `git status` does not show: a worktree that has some is kept.
 
+use agentctl_core::git::Git;
+use agentctl_core::worktrees::take::{TakeError, take};
 use agentctl_core::worktrees::{CleanAction, CleanSelection, LockReason};
 use testkit::{Repository, sandboxed};
 
@@ -96,6 +98,32 @@ fn contents_of_an_unresolved_conflict_are_not_removed_by_force() {
         world.shop.git(words);
         let row = world.clean(&order).remove(0);
         assert_eq!(row.action, CleanAction::Removed, "{row:?}");
+    });
+}
+
+#[test]
+fn files_below_a_submodule_that_is_not_checked_out_keep_a_worktree() {
+    sandboxed(|| {
+        let world = World::new(true);
+        let tree = world.made("fix");
+        tree.git(["submodule", "--quiet", "deinit", "--force", "lib"]);
+        tree.write("lib/deep/feature.c", "int precious;\n");
+        assert_eq!(tree.git(["status", "--porcelain"]), "");
+        let git = Git::find(&world.fleet.host).expect("git");
+        assert_eq!(git.dirty_submodules(&tree.path).expect("asked"), ["lib"]);
+        let refused = take(&world.fleet, &World::take_order(&tree)).expect_err("refused");
+        assert!(matches!(refused, TakeError::DirtySubmodules { .. }), "{refused}");
+        let mut order = world.named("fix");
+        for ignored in [false, true] {
+            (order.ignored, order.force) = (ignored, ignored);
+            let row = world.clean(&order).remove(0);
+            assert_eq!((row.action, row.forcible), (CleanAction::Kept, false), "{row:?}");
+            let reason = "git does not see 1 file below the submodule lib, which is not checked \
+                          out (lib/deep/feature.c)";
+            assert_eq!(row.reasons, [reason]);
+        }
+        std::fs::remove_dir_all(tree.path.join("lib/deep")).expect("removed");
+        assert_eq!(world.clean_one("fix").action, CleanAction::Removed);
     });
 }
 
