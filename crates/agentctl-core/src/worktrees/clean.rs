@@ -17,6 +17,7 @@ mod remove;
 mod repositories;
 mod rescued;
 mod select;
+mod stores;
 
 use std::path::{Path, PathBuf};
 

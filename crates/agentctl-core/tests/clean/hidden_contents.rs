@@ -1,5 +1,7 @@
 //! Files and operations that `git status` does not show: a worktree that has some is kept.
 
+use std::path::Path;
+
 use agentctl_core::git::Git;
 use agentctl_core::worktrees::take::{TakeError, take};
 use agentctl_core::worktrees::{CleanAction, CleanSelection, LockReason};
@@ -123,6 +125,30 @@ fn files_below_a_submodule_that_is_not_checked_out_keep_a_worktree() {
             assert_eq!(row.reasons, [reason]);
         }
         std::fs::remove_dir_all(tree.path.join("lib/deep")).expect("removed");
+        assert_eq!(world.clean_one("fix").action, CleanAction::Removed);
+    });
+}
+
+#[test]
+fn contents_of_git_lfs_in_a_submodule_must_be_in_the_main_tree() {
+    sandboxed(|| {
+        let world = World::new(true);
+        let tree = world.made("fix");
+        let lib = tree.at(&tree.path.join("lib"));
+        let git_dir = lib.git(["rev-parse", "--absolute-git-dir"]);
+        let below = Path::new("lfs/objects/aa/aa/aaaa");
+        let write = |git_dir: &Path, content: &str| {
+            let file = git_dir.join(below);
+            std::fs::create_dir_all(file.parent().expect("a parent")).expect("made");
+            std::fs::write(file, content).expect("written");
+        };
+        write(Path::new(&git_dir), "large\n");
+        let reason = "1 file of lfs/objects is nowhere else (aa/aa/aaaa)";
+        world.assert_kept("fix", reason);
+        let twin = world.shop.path.join(".git/modules/lib");
+        write(&twin, "lar");
+        world.assert_kept("fix", reason);
+        write(&twin, "large\n");
         assert_eq!(world.clean_one("fix").action, CleanAction::Removed);
     });
 }

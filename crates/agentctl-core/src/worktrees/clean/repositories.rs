@@ -13,6 +13,7 @@ use super::leftovers::{self, Place};
 use super::named::{self, NamedObject};
 use super::remotes::{Remotes, lacking, named_objects, without_tree};
 use super::select::worktree_of;
+use super::stores::{self, OnlyHere};
 use crate::git::{Git, GitError, WorkTree, git_dir_of};
 use crate::text::counted;
 use crate::worktrees::facts::REMOTE_REFS;
@@ -200,6 +201,7 @@ fn check_commits(
     let twin = twin_of(&checker.site.repository.common, git_dir);
     let twin = twin.map(|twin| ("the main tree's copy".to_owned(), twin));
     let places: Vec<(String, PathBuf)> = twin.into_iter().chain(remotes.near).collect();
+    check_stores((git_dir, label), &places, finding);
     for (called, place) in places {
         if own.is_empty() && others.is_empty() {
             break;
@@ -244,6 +246,27 @@ fn others(
     others.extend(named.map(|object| (object.kind, object.id, object.place)));
     others.retain(|(kind, ..)| kind != "commit");
     Ok(others)
+}
+
+/// Checks that contents which other tools keep in a git directory are in another one that stays.
+fn check_stores(
+    (git_dir, label): (&Path, &str),
+    places: &[(String, PathBuf)],
+    finding: &mut Finding,
+) {
+    let places: Vec<&Path> = places.iter().map(|(_, place)| place.as_path()).collect();
+    match stores::only_here(git_dir, &places) {
+        Ok(found) => {
+            for OnlyHere { store, first, count } in found {
+                let (files, first) = (counted(count, "file"), first.display());
+                let are = if count == 1 { "is" } else { "are" };
+                finding.keep(format!("{label}{files} of {store} {are} nowhere else ({first})"));
+            }
+        }
+        Err(error) => {
+            finding.keep(format!("{label}not all of its git directory can be read: {error}"));
+        }
+    }
 }
 
 /// Returns the commits of a repository, also of its reflogs and stashes and of the files of its git directory, that are
