@@ -125,6 +125,7 @@ impl Git {
 }
 
 /// Says whether there are files in the folder of a submodule that is not checked out: git sees none of them.
+#[must_use]
 pub fn has_unseen_files(top: &Path, link: &Path) -> bool {
     let folder = top.join(link);
     if folder.join(".git").symlink_metadata().is_ok() {

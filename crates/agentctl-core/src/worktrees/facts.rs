@@ -1,6 +1,8 @@
 //! The facts that git and the file system tell about the worktrees of a repository. Nothing is read from our own
 //! directories.
 
+mod former;
+
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,11 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BASE_REFS, BRANCH_REFS, DEFAULT_PREFIX, LockReason, RESCUE_REFS, left_aside, name_of,
-    regular_file, short_branch,
+    short_branch,
 };
-use crate::git::{
-    Git, GitError, MergePlace, Repository, WorktreeEntry, git_dir_of, has_unseen_files,
-};
+use crate::git::{Git, GitError, MergePlace, Repository, WorktreeEntry, has_unseen_files};
 use crate::host::Host;
 use crate::model::Time;
 
@@ -24,12 +24,6 @@ use crate::model::Time;
 const AT_ONCE: usize = 4;
 /// The reason of git's own lock while it adds a worktree.
 pub(super) const INITIALIZING: &str = "initializing";
-/// The beginning of a line in the reflog of HEAD.
-const MOVING_FROM: &str = "checkout: moving from ";
-/// The beginning of a line in the reflog of a branch that was renamed.
-const RENAMED: &str = "Branch: renamed ";
-/// Limit of the reflog of HEAD.
-const MAX_LOG_BYTES: u64 = 64 << 20;
 /// The refs of branches of remotes.
 pub(super) const REMOTE_REFS: &str = "refs/remotes/";
 /// The beginning of the first line in the reflog of a branch.
@@ -365,46 +359,6 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Returns the branch of ours that a worktree had checked out last, by the reflog of its HEAD. git reads none while
-    /// HEAD is unborn, so the file is read.
-    fn last_branch(&self, path: &Path) -> Option<String> {
-        let from =
-            |line: &str| Some(line.strip_prefix(MOVING_FROM)?.split_once(" to ")?.0.to_owned());
-        let is_ours = |branch: &String| name_of(branch, self.prefix).is_some();
-        let branch = |line: &str| Some(format!("{BRANCH_REFS}{}", from(line)?)).filter(is_ours);
-        if let Some(log) = head_log(path) {
-            let text = String::from_utf8_lossy(&log);
-            let messages = text.lines().rev().filter_map(|line| Some(line.split_once('\t')?.1));
-            return messages.filter_map(branch).next();
-        }
-        let args = ["reflog", "show", "--format=%gs", "HEAD", "--"];
-        let said = self.git.read(path).args(args).ok().ok()?.text();
-        said.lines().find_map(branch)
-    }
-
-    /// Says whether a worktree on an unborn branch was last where a branch of ours is: `git switch --orphan` writes no
-    /// line into a reflog.
-    fn was_last_at(&self, entry: &WorktreeEntry, name: &str) -> bool {
-        let made =
-            [self.prefix, DEFAULT_PREFIX].map(|prefix| format!("{BRANCH_REFS}{prefix}{name}"));
-        let tip = made.iter().find_map(|branch| self.plain(branch));
-        let log = head_log(&entry.path).unwrap_or_default();
-        let last = String::from_utf8_lossy(&log).lines().last().map(str::to_owned);
-        let last = last.as_deref().and_then(|line| line.split(' ').nth(1));
-        entry.commit.is_none() && tip.is_some_and(|tip| last == Some(tip.as_str()))
-    }
-
-    /// Returns the names that a branch of ours had before it was renamed, by its reflog. A name that another branch has
-    /// now is not among them.
-    pub(super) fn former_names(&self, branch: &str) -> Vec<String> {
-        let args = ["reflog", "show", "--format=%gs", branch, "--"];
-        let said = self.git.read(&self.repository.common).args(args).ok();
-        let said = said.map(|output| output.text()).unwrap_or_default();
-        let from = |line: &str| Some(line.strip_prefix(RENAMED)?.split_once(" to ")?.0.to_owned());
-        let former = said.lines().filter_map(from).filter(|former| !self.refs.contains_key(former));
-        former.filter_map(|former| name_of(&former, self.prefix).map(str::to_owned)).collect()
-    }
-
     fn state(&self, entry: &WorktreeEntry, ours: bool) -> WorktreeState {
         let lock = entry.locked.as_deref();
         let gone = lock.and_then(LockReason::parse).is_some_and(|reason| reason.is_gone(self.host));
@@ -574,11 +528,6 @@ impl Git {
         let same = merged.code == 0 && Some(merged.text()) == self.tree(directory, tip)?;
         Ok(if same { Merged::ByContent } else { Merged::No })
     }
-}
-
-/// Returns the reflog of HEAD of a working tree; `None` if it has no file.
-fn head_log(path: &Path) -> Option<Vec<u8>> {
-    regular_file::read(&git_dir_of(path)?.join("logs/HEAD"), MAX_LOG_BYTES).ok()
 }
 
 /// Returns when a worktree was made: git writes its `.git` file once.

@@ -136,7 +136,7 @@ fn ids_in(path: &Path) -> Result<Vec<String>, GitError> {
         other => other.map_err(|error| unread(path, error))?,
     };
     let words = text.split(|byte| *byte == b'\n').flat_map(|line| {
-        line.split(|byte| byte.is_ascii_whitespace()).take(IDS_IN_LINE).filter(|word| is_id(word))
+        line.split(u8::is_ascii_whitespace).take(IDS_IN_LINE).filter(|word| is_id(word))
     });
     let mut ids: Vec<String> = words.map(|id| String::from_utf8_lossy(id).into_owned()).collect();
     ids.dedup();
