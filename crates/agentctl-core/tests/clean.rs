@@ -11,6 +11,8 @@ mod distrust;
 mod hidden_commits;
 #[path = "clean/hidden_contents.rs"]
 mod hidden_contents;
+#[path = "clean/hidden_states.rs"]
+mod hidden_states;
 #[path = "clean/losses.rs"]
 mod losses;
 #[path = "clean/names.rs"]

@@ -10,25 +10,28 @@ use testkit::{Repository, sandboxed};
 use super::{World, text};
 
 /// Stops a rebase, with a changed file in the stash that only the rebase names.
-pub(super) fn rebase_with_autostash(tree: &Repository) {
-    tree.write("README.md", "not committed\n");
+pub(super) fn rebase_with_autostash(tree: &Repository, content: &str) {
+    tree.write("README.md", content);
     let editor = "sequence.editor=echo break >";
     tree.git(["-c", editor, "rebase", "--quiet", "-i", "--autostash", "HEAD"]);
-    assert_eq!(tree.git(["status", "--porcelain"]), "");
+    assert_eq!(tree.git(["status", "--porcelain", "--untracked-files=no"]), "");
 }
 
 /// Stops a merge of notes. The notes themselves are in `refs/notes`.
-pub(super) fn notes_merge(tree: &Repository) {
-    tree.git(["notes", "add", "-f", "-m", "one", "HEAD"]);
-    tree.git(["notes", "--ref=other", "add", "-f", "-m", "other", "HEAD"]);
-    assert!(!tree.succeeds(["notes", "merge", "other"]), "a conflict");
+pub(super) fn notes_merge(tree: &Repository, name: &str) {
+    let (one, other) = (format!("--ref={name}"), format!("--ref={name}-other"));
+    tree.git(["notes", &one, "add", "-f", "-m", "one", "HEAD"]);
+    tree.git(["notes", &other, "add", "-f", "-m", "other", "HEAD"]);
+    assert!(!tree.succeeds(["notes", &one, "merge", &format!("{name}-other")]), "a conflict");
 }
 
 /// Stops `git am` at a patch that does not apply.
-fn refused_patch(world: &World, tree: &Repository) {
-    let patch = "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n\
-        From: Test <test@example.com>\nDate: Thu, 1 Jan 2026 00:00:00 +0000\nSubject: precious\n\n\
-        ---\ndiff --git a/none b/none\n--- a/none\n+++ b/none\n@@ -1 +1 @@\n-a\n+b\n-- \n2.0\n";
+pub(super) fn refused_patch(world: &World, tree: &Repository, subject: &str) {
+    let patch = format!(
+        "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n\
+        From: Test <test@example.com>\nDate: Thu, 1 Jan 2026 00:00:00 +0000\nSubject: {subject}\n\n\
+        ---\ndiff --git a/none b/none\n--- a/none\n+++ b/none\n@@ -1 +1 @@\n-a\n+b\n-- \n2.0\n"
+    );
     let file = world.path.join("tmp/patch");
     std::fs::write(&file, patch).expect("written");
     assert!(!tree.succeeds(["am", "--quiet", text(&file)]), "it does not apply");
@@ -40,16 +43,16 @@ fn operations_in_submodules_and_repositories_inside_keep_a_worktree() {
         let world = World::new(true);
         let remote = text(&world.path.join("remote.git")).to_owned();
         let sub = world.made("sub");
-        rebase_with_autostash(&sub.at(&sub.path.join("lib")));
+        rebase_with_autostash(&sub.at(&sub.path.join("lib")), "not committed\n");
         let clone = |name: &str| {
             let tree = world.made(name);
             tree.git(["clone", "--quiet", &remote, "node_modules/clone"]);
             tree.at(&tree.path.join("node_modules/clone"))
         };
-        rebase_with_autostash(&clone("rebase"));
-        refused_patch(&world, &clone("patch"));
+        rebase_with_autostash(&clone("rebase"), "not committed\n");
+        refused_patch(&world, &clone("patch"), "precious");
         let notes = clone("notes");
-        notes_merge(&notes);
+        notes_merge(&notes, "commits");
         notes.git(["push", "--quiet", "origin", "refs/notes/*:refs/notes/*"]);
         world.clean(&world.order(CleanSelection::All));
         world.assert_kept("sub", "repository lib: a rebase is in progress in it");
@@ -65,7 +68,7 @@ fn a_merge_of_notes_keeps_a_worktree_until_it_ends() {
     sandboxed(|| {
         let world = World::new(false);
         let tree = world.made_fast("fix");
-        notes_merge(&tree);
+        notes_merge(&tree, "commits");
         world.assert_kept("fix", "a merge of notes is in progress in it");
         // git leaves the empty directory of the merge behind.
         tree.git(["notes", "merge", "--abort"]);
