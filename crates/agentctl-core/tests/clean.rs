@@ -7,6 +7,12 @@
 mod cases;
 #[path = "clean/distrust.rs"]
 mod distrust;
+#[path = "clean/hidden_commits.rs"]
+mod hidden_commits;
+#[path = "clean/hidden_contents.rs"]
+mod hidden_contents;
+#[path = "clean/hidden_states.rs"]
+mod hidden_states;
 #[path = "clean/kept_names.rs"]
 mod kept_names;
 #[path = "clean/losses.rs"]

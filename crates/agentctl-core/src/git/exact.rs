@@ -217,7 +217,7 @@ impl Git {
         Ok(!call.args(["ls-files", "--unmerged", "-z"]).ok()?.stdout.is_empty())
     }
 
-    /// Returns the tree of the index of a worktree whose directory is missing; `None` without an index. An index
+    /// Returns the tree of the index of a git directory without its working tree; `None` without an index. An index
     /// with unresolved conflicts is an error.
     pub fn staged_tree(&self, git_dir: &Path, objects: &Path) -> Result<Option<String>, GitError> {
         let store = self.private_store(objects.to_owned())?;
@@ -227,6 +227,8 @@ impl Git {
             return Ok(None);
         }
         let call = store.see(self.read(git_dir)).env("GIT_DIR", git_dir);
+        // The working tree that the settings of a submodule name may be gone.
+        let call = call.env("GIT_WORK_TREE", git_dir);
         call.env("GIT_INDEX_FILE", &index).args(["write-tree"]).text().map(Some)
     }
 }

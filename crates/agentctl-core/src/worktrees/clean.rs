@@ -10,6 +10,7 @@ mod commits;
 mod failed_launch;
 mod interrupted;
 mod leftovers;
+mod named;
 mod occupants;
 mod records;
 mod remotes;
@@ -17,6 +18,7 @@ mod remove;
 mod repositories;
 mod rescued;
 mod select;
+mod stores;
 
 use std::path::{Path, PathBuf};
 

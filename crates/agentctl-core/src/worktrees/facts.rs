@@ -1,6 +1,7 @@
 //! The facts that git and the file system tell about the worktrees of a repository. Nothing is read from our own
 //! directories.
 
+mod former;
 mod naming;
 
 use std::collections::HashMap;

@@ -9,6 +9,7 @@ use agentctl_core::worktrees::{CleanAction, CleanNews, CleanSelection};
 use testkit::{Repository, sandboxed};
 
 use super::World;
+use super::hidden_states::fail_launch;
 use super::oracle::Oracle;
 use super::states::{Random, State, apply, choose, is_worthless};
 
@@ -98,6 +99,9 @@ fn repository(random: &mut Random, batch: u64) -> (u64, usize) {
                 rows.extend(disturbed_clean(&world, &order, random, &mut subjects, &mut oracle));
             }
         }
+    }
+    for subject in subjects.iter().filter(|one| one.states.contains(&State::LaunchInProgress)) {
+        fail_launch(&world, &subject.name);
     }
     let story = |subject: &Subject| format!("{} {:?}", subject.name, subject.states);
     let lost = oracle.lost(&world, kind == 3);

@@ -1,5 +1,6 @@
-//! What there is to lose: all commits, all contents of files and of indexes, and the branches of stashes. It is
-//! written without the code under test.
+//! What there is to lose: all commits, also those that only a file of a git directory names, all objects that refs
+//! name, all contents of files and of indexes, patches, contents of Git LFS, and the branches of stashes. It is written
+//! without the code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,9 @@ pub(super) struct Oracle {
     contents: BTreeMap<String, PathBuf>,
     /// Contents that an index holds.
     staged: BTreeSet<String>,
-    /// Contents that a commit holds.
+    /// Objects that refs name and that are no commits.
+    named: BTreeSet<String>,
+    /// Contents that a commit holds, and all other objects that one leads to.
     committed: BTreeSet<String>,
     /// Branches with a stash.
     stashed: BTreeSet<String>,
@@ -31,6 +34,7 @@ impl Oracle {
             commits: BTreeSet::new(),
             contents: BTreeMap::new(),
             staged: BTreeSet::new(),
+            named: BTreeSet::new(),
             committed: BTreeSet::new(),
             stashed: BTreeSet::new(),
             branches: lines(&world.shop.git([
@@ -55,6 +59,7 @@ impl Oracle {
                 oracle.commits.extend(all("--no-object-names"));
                 oracle.committed.extend(all("--objects").into_iter().map(|line| first(&line)));
             }
+            oracle.look_at_names(&repository);
             let mut command = repository.command(["ls-files", "--stage", "-z"]);
             let output = command
                 .env("GIT_DIR", dir)
@@ -73,6 +78,30 @@ impl Oracle {
             oracle.stashed.extend(branch.split(':').next().map(str::to_owned));
         }
         oracle
+    }
+
+    /// Adds what the refs and the files of a git directory name.
+    fn look_at_names(&mut self, repository: &Repository) {
+        let dir = repository.path.to_str().expect("UTF-8");
+        let ask = |args: &[&str]| {
+            let mut command = repository.command(args);
+            let output = command.env("GIT_DIR", dir).env("GIT_WORK_TREE", dir).output();
+            lines(&String::from_utf8_lossy(&output.expect("git runs").stdout))
+        };
+        for line in ask(&["for-each-ref", "--format=%(objectname) %(objecttype)"]) {
+            if !line.ends_with(" commit") {
+                self.named.insert(first(&line));
+            }
+        }
+        let mut ids = BTreeSet::new();
+        ids_below(&repository.path, true, &mut ids);
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        if !ids.is_empty() {
+            let list =
+                |flags: &[&str]| ask(&[&["rev-list", "--ignore-missing"], flags, &ids].concat());
+            self.commits.extend(list(&[]));
+            self.committed.extend(list(&["--objects"]).into_iter().map(|line| first(&line)));
+        }
     }
 
     /// Adds a commit that was made after the look.
@@ -108,6 +137,9 @@ impl Oracle {
                 lost.push(format!("staged {id}"));
             }
         }
+        let named = self.named.iter();
+        let gone = named.filter(|id| !now.named.contains(*id) && !now.committed.contains(*id));
+        lost.extend(gone.map(|id| format!("object {id}")));
         let branches = self.stashed.iter().filter(|branch| self.branches.contains(*branch));
         let gone = branches.filter(|branch| !now.branches.contains(*branch));
         lost.extend(
@@ -125,6 +157,27 @@ fn first(line: &str) -> String {
     line.split(' ').next().unwrap_or_default().to_owned()
 }
 
+/// Adds the words that can be ids, of all files below a git directory but its objects, index, messages, and other git
+/// directories.
+fn ids_below(folder: &Path, is_top: bool, ids: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().expect("a kind"));
+        let name = entry.file_name().into_string().expect("UTF-8");
+        let others = ["objects", "modules", "worktrees", "lfs", "hooks", "index"];
+        if is_top && others.contains(&&*name) || name.ends_with("MSG") {
+            continue;
+        }
+        if kind.is_dir() {
+            ids_below(&path, false, ids);
+        } else if let Ok(text) = std::fs::read_to_string(&path) {
+            let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+            let is_id =
+                |word: &&str| word.len() == 40 && word.bytes().all(|b| b.is_ascii_hexdigit());
+            ids.extend(words.filter(is_id).map(str::to_owned));
+        }
+    }
+}
+
 #[derive(Default)]
 struct Found {
     repositories: Vec<PathBuf>,
@@ -139,6 +192,9 @@ fn search(folder: &Path, is_build: bool, found: &mut Found) {
         found.repositories.push(folder.to_owned());
         for inner in ["modules", "worktrees"] {
             search_git(&folder.join(inner), found);
+        }
+        for inner in ["rebase-apply", "lfs/objects"] {
+            add_files(&folder.join(inner), found);
         }
         return;
     }
@@ -156,6 +212,18 @@ fn search(folder: &Path, is_build: bool, found: &mut Found) {
         } else if kind.is_file() && !is_build && !path.ends_with(".git") {
             let has_content = entry.metadata().is_ok_and(|meta| meta.len() > 0);
             found.files.extend(has_content.then_some(path));
+        }
+    }
+}
+
+/// Adds all files with content below a folder.
+fn add_files(folder: &Path, found: &mut Found) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            add_files(&path, found);
+        } else if entry.metadata().is_ok_and(|meta| meta.len() > 0) {
+            found.files.push(path);
         }
     }
 }

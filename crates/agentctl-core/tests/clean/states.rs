@@ -71,12 +71,28 @@ pub(super) enum State {
     BranchAlias,
     BaseIsSymbolic,
     BranchIsSymbolic,
+    BranchDeleted,
+    OrphanHead,
+    RootRef,
+    NotesMerge,
+    SideOfConflict,
+    LaunchInProgress,
+    EmptiedHalfMade,
+    NestedRebase,
+    NestedPatch,
+    NestedRootRef,
+    NestedUnborn,
+    NestedTag,
+    NestedLfs,
+    SubmoduleRebase,
+    SubmoduleStaged,
+    BelowGitlink,
 }
 
 use State as S;
 
 /// All states, those of a submodule last.
-pub(super) const ALL: [State; 39] = [
+pub(super) const ALL: [State; 55] = [
     S::Dirty,
     S::Deleted,
     S::StagedOnly,
@@ -113,13 +129,29 @@ pub(super) const ALL: [State; 39] = [
     S::BranchAlias,
     S::BaseIsSymbolic,
     S::BranchIsSymbolic,
+    S::BranchDeleted,
+    S::OrphanHead,
+    S::RootRef,
+    S::NotesMerge,
+    S::SideOfConflict,
+    S::LaunchInProgress,
+    S::EmptiedHalfMade,
+    S::NestedRebase,
+    S::NestedPatch,
+    S::NestedRootRef,
+    S::NestedUnborn,
+    S::NestedTag,
+    S::NestedLfs,
     S::SubmoduleCommit,
     S::SubmoduleFile,
     S::SubmoduleStash,
+    S::SubmoduleRebase,
+    S::SubmoduleStaged,
+    S::BelowGitlink,
 ];
 
 /// How many of them need a submodule.
-pub(super) const OF_SUBMODULES: usize = 3;
+pub(super) const OF_SUBMODULES: usize = 6;
 
 /// States in which everything is elsewhere, also together.
 const WORTHLESS: [State; 11] = [
@@ -153,6 +185,10 @@ fn is_final(state: State) -> bool {
             | S::NoWorktree
             | S::Conflict
             | S::BranchIsSymbolic
+            | S::BranchDeleted
+            | S::OrphanHead
+            | S::SideOfConflict
+            | S::EmptiedHalfMade
     )
 }
 
@@ -170,20 +206,34 @@ pub(super) fn choose(random: &mut Random, with_submodule: bool) -> Vec<State> {
     }
     // On a detached HEAD nothing can be pushed or merged by the branch's name.
     states.sort_by_key(|state| {
-        (is_final(*state), *state == S::ForeignLock, *state == S::DetachedCommit)
+        // Nothing can be done in a submodule afterwards.
+        let is_last_of_submodule = matches!(state, S::SubmoduleStaged | S::BelowGitlink);
+        let is_detached = *state == S::DetachedCommit;
+        (is_final(*state), *state == S::ForeignLock, is_detached, is_last_of_submodule)
     });
     let last = states.iter().position(|state| is_final(*state));
     states.truncate(last.map_or(states.len(), |at| at + 1));
     // A worktree has one lock only, and a half-made one has no work in it.
-    if states.contains(&S::HalfMade) {
-        states.retain(|state| *state == S::HalfMade);
+    for half_made in [S::HalfMade, S::EmptiedHalfMade] {
+        if states.contains(&half_made) {
+            states.retain(|state| *state == half_made);
+        }
     }
-    // A branch with neither a worktree nor a base ref of its own is not ours.
-    if states.contains(&S::NoWorktree) {
+    // Of these two each ends the submodule.
+    if states.contains(&S::SubmoduleStaged) {
+        states.retain(|state| *state != S::BelowGitlink);
+    }
+    // The branch that is deleted is the one of HEAD.
+    if states.contains(&S::BranchDeleted) {
+        states.retain(|state| *state != S::DetachedCommit);
+    }
+    // Without its own branch in a worktree, it is ours by its base ref only.
+    let needs_base = [S::NoWorktree, S::OrphanHead, S::SideOfConflict];
+    if states.iter().any(|state| needs_base.contains(state)) {
         states.retain(|state| *state != S::BaseIsSymbolic);
     }
     // Both sides of a conflict are committed on the branch, by a commit of README.md.
-    if states.contains(&S::Conflict) {
+    if states.contains(&S::Conflict) || states.contains(&S::SideOfConflict) {
         states.retain(|state| !matches!(state, S::DetachedCommit | S::AssumeUnchanged));
     }
     states
@@ -202,23 +252,25 @@ pub(super) fn apply(world: &World, tree: &Repository, name: &str, state: State) 
     scene.change_files(state);
     scene.change_commits(state);
     scene.change_refs(state);
+    scene.hide_commits(state);
     scene.add_repositories(state);
+    scene.hide_in_repositories(state);
     scene.change_surroundings(state)
 }
 
 /// A worktree that is brought into a state.
-struct Scene<'a> {
-    world: &'a World,
-    tree: &'a Repository,
-    name: &'a str,
+pub(super) struct Scene<'a> {
+    pub world: &'a World,
+    pub tree: &'a Repository,
+    pub name: &'a str,
     /// A file that no other worktree has.
-    unique: String,
-    text: String,
-    branch: String,
+    pub unique: String,
+    pub text: String,
+    pub branch: String,
 }
 
 impl Scene<'_> {
-    fn commit(&self, message: &str) {
+    pub(super) fn commit(&self, message: &str) {
         self.tree.write(&self.unique, format!("{}{message}\n", self.text));
         self.tree.git(["add", &self.unique]);
         self.tree.git(["commit", "--quiet", "-m", message]);

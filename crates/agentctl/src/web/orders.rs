@@ -128,7 +128,7 @@ fn sent(web: &Web, bytes: &[u8]) -> Body {
     let SendOrder { session, text } = read(bytes)?;
     let session = typed_session(&session).to_owned();
     // Waiting for the end of a turn would hold a thread of the server, and might send to a session that has ended since.
-    let request = SendRequest { session, text, when_idle: false };
+    let request = SendRequest { session, text, when_idle: false, idle_timeout_ms: None };
     if request.text.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "the message is empty"));
     }

@@ -23,6 +23,26 @@ pub(in crate::worktrees) const OPERATIONS: [(&str, &str); 8] = [
     ("MERGE_AUTOSTASH", "a merge"),
 ];
 
+/// Files of a git directory that exist while a merge of notes is not finished. git leaves the directory behind, empty.
+const NOTES_MERGE: [&str; 2] = ["NOTES_MERGE_PARTIAL", "NOTES_MERGE_WORKTREE"];
+
+/// Returns the names of the operations that are not finished in a git directory.
+pub(super) fn operations_in(git_dir: &Path) -> Vec<&'static str> {
+    let meta = |file: &str| git_dir.join(file).symlink_metadata().ok();
+    let found = OPERATIONS.iter().filter(|(file, _)| meta(file).is_some());
+    let mut names: Vec<&str> = found.map(|(_, name)| *name).collect();
+    let is_empty_folder = |file: &str| {
+        let entries = std::fs::read_dir(git_dir.join(file));
+        entries.is_ok_and(|mut entries| entries.next().is_none())
+    };
+    if NOTES_MERGE.iter().any(|file| meta(file).is_some() && !is_empty_folder(file)) {
+        names.push("a merge of notes");
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// The options that override a doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Override {
@@ -128,17 +148,17 @@ impl<'a> Checker<'a> {
             finding.keep(occupant);
         }
         if let Some(admin) = &target.admin {
-            for (_, operation) in OPERATIONS.iter().filter(|(file, _)| admin.join(file).exists()) {
+            for operation in operations_in(admin) {
                 finding.keep(format!("{operation} is in progress in it"));
             }
-            for name in self.private_refs_without_commit(admin)? {
+            for name in self.names_without_commit(admin)? {
                 finding
                     .keep(format!("its ref {name} names no commit, so no rescue ref can hold it"));
             }
         }
         match (at, &target.admin) {
             (Some(at), _) => self.check_tree(target, at, half_made, &mut finding)?,
-            (None, Some(admin)) => self.check_missing(admin, &mut finding)?,
+            (None, Some(admin)) => self.check_without_files(admin, "missing", &mut finding)?,
             (None, None) => {}
         }
         if let Some(contents) = &finding.contents {
@@ -188,9 +208,10 @@ impl<'a> Checker<'a> {
         }
         if git_dir_of(at).as_deref() != std::fs::canonicalize(admin).ok().as_deref() {
             let empty = std::fs::read_dir(at).is_ok_and(|mut entries| entries.next().is_none());
-            if !(half_made && empty) {
-                finding.keep("its .git file does not lead to this repository");
+            if half_made && empty {
+                return self.check_without_files(admin, "empty", finding);
             }
+            finding.keep("its .git file does not lead to this repository");
             return Ok(());
         }
         let common = &self.site.repository.common;
@@ -236,7 +257,13 @@ impl<'a> Checker<'a> {
             finding.unless(Override::Force, text);
         }
         match &contents.staged {
-            None => finding.unless(Override::Force, "it has unresolved conflicts"),
+            // A rescue ref holds one content of each file.
+            None => {
+                let top = shell_word(&tree.top.to_string_lossy());
+                finding.keep(format!(
+                    "it has unresolved conflicts; `git -C {top} reset` drops the other sides and keeps its files"
+                ));
+            }
             Some(staged) => {
                 let known = contents.committed.as_ref() == Some(staged);
                 let unborn_and_empty = contents.commit.is_none() && changed.is_empty();
@@ -249,12 +276,17 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Checks a worktree whose directory is missing: git still has its index and its submodules.
-    fn check_missing(&self, admin: &Path, finding: &mut Finding) -> Result<(), GitError> {
+    /// Checks a worktree whose directory is missing or empty: git still has its index and its submodules.
+    fn check_without_files(
+        &self,
+        admin: &Path,
+        is: &str,
+        finding: &mut Finding,
+    ) -> Result<(), GitError> {
         if self.site.git.has_conflicts(admin)? {
             let git_dir = shell_word(&admin.to_string_lossy());
             finding.keep(format!(
-                "its directory is missing, and its index has unresolved conflicts; \
+                "its directory is {is}, and its index has unresolved conflicts; \
                  `git --git-dir={git_dir} --work-tree=. reset` drops them and keeps its commits"
             ));
             return Ok(());
@@ -265,12 +297,12 @@ impl<'a> Checker<'a> {
         if staged.is_some() && staged != head {
             let git_dir = shell_word(&admin.to_string_lossy());
             finding.keep(format!(
-                "its directory is missing, and its index has content that is not committed; \
+                "its directory is {is}, and its index has content that is not committed; \
                  `git --git-dir={git_dir} --work-tree=. commit -m 'staged work'` commits it"
             ));
         }
         repositories::check_unused_modules(self, admin, &[admin.to_owned()], finding)?;
-        finding.proofs.push("its directory is missing".to_owned());
+        finding.proofs.push(format!("its directory is {is}"));
         Ok(())
     }
 

@@ -1,27 +1,16 @@
 //! Finds the refs that hold the commits of a worktree, and the commits that only a reflog or a file of git names.
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::Target;
 use super::check::Checker;
+use super::{Target, named};
 use crate::git::{ChangedFile, Contents, Git, GitError, WorkTree};
 use crate::worktrees::facts::REMOTE_REFS;
-use crate::worktrees::{
-    BASE_REFS, BRANCH_REFS, DEFAULT_PREFIX, Merged, regular_file, short_branch,
-};
+use crate::worktrees::{BASE_REFS, BRANCH_REFS, DEFAULT_PREFIX, Merged, name_of, short_branch};
 
 /// The refs of tags.
 const TAG_REFS: &str = "refs/tags/";
-/// The refs that each worktree has for itself.
-const PRIVATE_REFS: [&str; 3] = ["refs/worktree", "refs/bisect", "refs/rewritten"];
-/// Names of commits that each worktree has for itself, beside HEAD.
-const PRIVATE_NAMES: [&str; 2] = ["ORIG_HEAD", "REBASE_HEAD"];
-/// The file with the commits that the last `git fetch` in a worktree brought, one in each line.
-const FETCHED: &str = "FETCH_HEAD";
-/// Limit of this file.
-const MAX_FETCHED_BYTES: u64 = 64 << 20;
 
 /// The refs that hold the commits of a branch.
 pub(super) struct Whereabouts {
@@ -142,25 +131,62 @@ impl Checker<'_> {
         Ok(!changed.iter().any(|file| other.contains(&file.path)))
     }
 
-    /// Returns the refs of a worktree alone that name something else than a commit.
-    pub(super) fn private_refs_without_commit(
-        &self,
-        admin: &Path,
-    ) -> Result<Vec<String>, GitError> {
-        if !admin.join("HEAD").exists() {
-            return Ok(Vec::new());
+    /// Returns the refs and files of a worktree alone that name something else than a commit, unless a ref that stays
+    /// names it too.
+    pub(super) fn names_without_commit(&self, admin: &Path) -> Result<Vec<String>, GitError> {
+        let common = &self.site.repository.common;
+        let mut others = named::by_files(self.site.git, common, admin)?;
+        others.retain(|object| object.kind != "commit");
+        if !others.is_empty() {
+            let shared =
+                self.site.git.read(common).args(["for-each-ref", "--format=%(objectname)"]);
+            let shared = shared.text()?;
+            let shared: HashSet<&str> = shared.lines().collect();
+            others.retain(|object| !shared.contains(object.id.as_str()));
         }
-        let call = self.site.git.read(admin);
-        let call = call.args(["for-each-ref", "--format=%(objecttype) %(refname)"]);
-        let listed = call.args(PRIVATE_REFS).text()?;
-        let pairs = listed.lines().filter_map(|line| line.split_once(' '));
-        let others = pairs.filter(|(kind, _)| *kind != "commit");
-        Ok(others.map(|(_, name)| name.to_owned()).collect())
+        Ok(others.into_iter().map(|object| object.place).collect())
+    }
+
+    /// Returns the refs that a launch which fails may delete: all base refs, and branches of ours with one that are
+    /// still where they began. They keep no commit.
+    fn refs_of_launches(&self) -> Result<Vec<String>, GitError> {
+        let common = &self.site.repository.common;
+        let mut found = vec![format!("{BASE_REFS}*")];
+        for (branch, tip) in &self.reader.refs {
+            let name = name_of(branch, &self.site.order.settings.prefix);
+            let base = name.and_then(|name| self.reader.refs.get(&format!("{BASE_REFS}{name}")));
+            let Some(base) = base else { continue };
+            if base == tip
+                || named::by_reflog(self.site.git, common, branch)?
+                    .first()
+                    .is_none_or(|id| id == tip)
+            {
+                found.push(branch.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the base refs of a worktree with their values: that of its name, and those of the names that its branch
+    /// had before it was renamed, unless another branch has such a name now.
+    pub(super) fn bases(&self, target: &Target) -> Vec<(String, String)> {
+        let Some(name) = &target.facts.name else { return Vec::new() };
+        let branch = target.facts.branch.as_deref();
+        let mut names = vec![name.clone()];
+        names.extend(branch.into_iter().flat_map(|branch| self.reader.former_names(branch)));
+        let base = |name: String| {
+            let reference = format!("{BASE_REFS}{name}");
+            let value = self.reader.plain(&reference).cloned();
+            value.map(|value| (reference, value))
+        };
+        let mut bases: Vec<_> = names.into_iter().filter_map(base).collect();
+        bases.dedup();
+        bases
     }
 
     /// Returns commits that would have no name after the removal: each is either no ancestor of another of them,
-    /// or returned too. Those of the branch, of its reflog, of the worktree's own reflog, of its private refs and of
-    /// `ORIG_HEAD`, `REBASE_HEAD` and `FETCH_HEAD` count.
+    /// or returned too. Those of the branch and of its reflog count, and all that a file of the worktree's git directory
+    /// names: its own reflogs, its private refs and root refs, `FETCH_HEAD`.
     pub(super) fn nameless_commits(
         &self,
         target: &Target,
@@ -171,26 +197,18 @@ impl Checker<'_> {
         let branch = target.own_branch(self.site.order);
         let mut tips: Vec<String> = commit.map(str::to_owned).into_iter().collect();
         if let Some(branch) = branch {
-            tips.extend(git.reflog(common, branch)?);
-            tips.extend(target.facts.base.clone());
+            tips.extend(named::by_reflog(git, common, branch)?);
+            tips.extend(self.bases(target).into_iter().map(|(_, base)| base));
         }
-        if let Some(admin) = target.admin.as_deref().filter(|admin| admin.join("HEAD").exists()) {
-            tips.extend(git.reflog(admin, "HEAD")?);
-            let named = git.read(admin).args(["for-each-ref", "--format=%(objectname)"]);
-            tips.extend(named.args(PRIVATE_REFS).text()?.lines().map(str::to_owned));
-            for name in PRIVATE_NAMES {
-                tips.extend(git.commit(admin, name)?);
-            }
-            tips.extend(fetched(admin)?);
+        if let Some(admin) = &target.admin {
+            let named = named::by_files(git, common, admin)?.into_iter();
+            tips.extend(named.filter(named::NamedObject::leads_to_commit).map(|object| object.id));
         }
         let mut args = vec!["rev-list", "--parents", "--ignore-missing", "--single-worktree"];
         args.extend(["--stdin", "--not"]);
         let mut args: Vec<String> = args.into_iter().map(str::to_owned).collect();
-        if let Some(branch) = branch {
-            let name = target.facts.name.as_deref().unwrap_or_default();
-            args.push(format!("--exclude={branch}"));
-            args.push(format!("--exclude={BASE_REFS}{name}"));
-        }
+        args.extend(branch.map(|branch| format!("--exclude={branch}")));
+        args.extend(self.refs_of_launches()?.iter().map(|name| format!("--exclude={name}")));
         args.extend(self.rebased.iter().map(|branch| format!("--exclude={branch}")));
         args.extend(excluded(&self.symbolic, ""));
         args.push("--all".to_owned());
@@ -208,21 +226,6 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the objects that the last `git fetch` in a worktree brought.
-fn fetched(admin: &Path) -> Result<Vec<String>, GitError> {
-    let path = admin.join(FETCHED);
-    let text = match regular_file::read(&path, MAX_FETCHED_BYTES) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(|source| GitError::UnreadState { path, source })?,
-    };
-    let text = String::from_utf8_lossy(&text);
-    let is_id = |word: &&str| {
-        matches!(word.len(), 40 | 64) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    let ids = text.lines().filter_map(|line| line.split('\t').next());
-    Ok(ids.filter(is_id).map(str::to_owned).collect())
-}
-
 /// Names refs that the next option of `git rev-list` does not count. It stands for all refs with this beginning, and git
 /// compares the rest of their names.
 pub(super) fn excluded<'a>(
@@ -234,15 +237,6 @@ pub(super) fn excluded<'a>(
 }
 
 impl Git {
-    /// Returns the commits that a reflog names, without duplicates in a row.
-    pub(super) fn reflog(&self, directory: &Path, name: &str) -> Result<Vec<String>, GitError> {
-        let call = self.read(directory).args(["log", "--walk-reflogs", "--format=%H", name, "--"]);
-        let output = call.run()?;
-        let mut ids: Vec<String> = output.text().lines().map(str::to_owned).collect();
-        ids.dedup();
-        Ok(ids)
-    }
-
     /// Returns the descriptions of all stashes.
     pub(super) fn stashes(&self, directory: &Path) -> Result<Vec<String>, GitError> {
         let call = self.read(directory).args(["log", "--walk-reflogs", "--format=%gs"]);

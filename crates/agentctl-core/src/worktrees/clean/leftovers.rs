@@ -1,6 +1,6 @@
 //! The contents of a working tree that are not in git: ignored files, build folders, repositories inside it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use rustix::fs::FileType;
 use super::check::{Checker, Finding, Override};
 use super::repositories;
 use crate::git::{Contents, GitError, WorkTree, path_of};
+use crate::text::counted;
 use crate::worktrees::regular_file::open;
 use crate::worktrees::walk::{self, Enter};
 
@@ -49,6 +50,9 @@ pub(super) fn check(
         let text = format!("{}{}", place.label, ignored_files(&found.others));
         finding.unless(Override::Ignored, text);
     }
+    for (link, files) in found.below_links {
+        finding.keep(format!("{}{}", place.label, files_below_link(&link, &files)));
+    }
     if place.depth == 0 {
         finding.ignored.extend(found.build_folders);
         finding.ignored.extend(found.copies);
@@ -75,6 +79,8 @@ struct Found {
     copies: Vec<PathBuf>,
     /// Other ignored files, with their sizes.
     others: Vec<(PathBuf, u64)>,
+    /// Files in the folder of a submodule that is not checked out, by that folder.
+    below_links: BTreeMap<PathBuf, Vec<PathBuf>>,
 }
 
 struct Search<'a> {
@@ -131,6 +137,10 @@ impl Search<'_> {
         if self.known.files.contains(path) || !has_content || entry.size == 0 {
             return;
         }
+        if let Some(link) = self.known.link_above(path) {
+            self.found.below_links.entry(link.to_owned()).or_default().push(path.clone());
+            return;
+        }
         let is_link = entry.kind == FileType::Symlink;
         let is_elsewhere = if is_link { is_link_to_main } else { is_unedited_copy };
         if self.place.depth == 0 && is_elsewhere(self.checker, self.place, path) {
@@ -161,9 +171,20 @@ fn ignored_files(files: &[(PathBuf, u64)]) -> String {
     format!("{files} nowhere else ({}); --ignored removes them", names.join(", "))
 }
 
+/// Describes files in the folder of a submodule that is not checked out.
+fn files_below_link(link: &Path, files: &[PathBuf]) -> String {
+    let (count, link) = (counted(files.len(), "file"), link.display());
+    let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
+    format!(
+        "git does not see {count} below the submodule {link}, which is not checked out ({first})"
+    )
+}
+
 /// The paths that the tree of a snapshot has.
 struct Known {
     files: HashSet<PathBuf>,
+    /// The folders of submodules.
+    links: HashSet<PathBuf>,
     /// The directories that these files are in.
     directories: HashSet<PathBuf>,
 }
@@ -173,13 +194,22 @@ impl Known {
         let call = contents.store.see(tree.read(checker.site.git));
         let listed = call.args(["ls-tree", "-r", "-z", "--full-tree", &contents.on_disk]).ok()?;
         let (mut files, mut directories) = (HashSet::new(), HashSet::new());
+        let mut links = HashSet::new();
         for entry in listed.stdout.split(|byte| *byte == 0) {
             let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
             let path = path_of(&entry[tab + 1..]);
             directories.extend(path.ancestors().skip(1).map(Path::to_owned));
+            if entry.starts_with(b"160000 ") {
+                links.insert(path.clone());
+            }
             files.insert(path);
         }
-        Ok(Self { files, directories })
+        Ok(Self { files, links, directories })
+    }
+
+    /// Returns the folder of the submodule that a file is in. Those that are checked out are looked at by themselves.
+    fn link_above<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        path.ancestors().skip(1).find(|above| self.links.contains(*above))
     }
 }
 

@@ -11,7 +11,7 @@ use super::{CALLED_OFF, CleanAction, CleanNews, CleanedWorktree, Site, Target};
 use crate::git::{Contents, Git, GitError, WorktreeEntry};
 use crate::locks::{HeldMutex, enter};
 use crate::worktrees::rescue::{self, Kept, Rescue, bookkeeping};
-use crate::worktrees::{BASE_REFS, WorktreeState, walk};
+use crate::worktrees::{WorktreeState, walk};
 
 /// Timeout for another clean or launch in the same place.
 const MUTEX_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,15 +78,21 @@ impl Removal<'_> {
         let commit = finding.commit.clone();
         site.describe(row, target, finding);
         row.branch_deleted = false;
+        let bases = checker.bases(target);
         if let (Some(branch), Some(commit)) = (target.own_branch(site.order), commit) {
             tell(CleanNews::DeletingBranch(branch.to_owned()));
-            match self.delete_branch(branch, &commit) {
+            match self.delete_branch(branch, &commit, &bases) {
                 Ok(()) => row.branch_deleted = true,
                 // Nothing else was there to remove.
                 Err(error) if target.facts.path.is_none() => {
                     return Err(one(format!("its branch cannot be deleted: {error}")));
                 }
                 Err(error) => row.warnings.push(format!("its branch is kept: {error}")),
+            }
+        } else if target.own_branch(site.order).is_some() {
+            // Its branch is deleted already, or has no commit yet.
+            if let Err(error) = self.delete_bases(&bases) {
+                row.warnings.push(format!("its base ref is kept: {error}"));
             }
         }
         Ok(())
@@ -278,14 +284,23 @@ impl Removal<'_> {
         if is_forgotten { Ok(()) } else { Err(error) }
     }
 
-    /// Deletes the branch if it still has the commit that was checked, then its base ref.
-    fn delete_branch(&self, branch: &str, commit: &str) -> Result<(), GitError> {
+    /// Deletes the branch if it still has the commit that was checked, then its base refs.
+    fn delete_branch(
+        &self,
+        branch: &str,
+        commit: &str,
+        bases: &[(String, String)],
+    ) -> Result<(), GitError> {
         let (git, common) = (self.site.git, &self.site.repository.common);
-        let delete = |name: &str, old: &str| Git::delete_ref(bookkeeping(git, common), name, old);
-        delete(branch, commit)?;
-        let facts = &self.target.facts;
-        if let (Some(name), Some(base)) = (&facts.name, &facts.base) {
-            delete(&format!("{BASE_REFS}{name}"), base)?;
+        Git::delete_ref(bookkeeping(git, common), branch, commit)?;
+        self.delete_bases(bases)
+    }
+
+    /// Deletes base refs that still have these values.
+    fn delete_bases(&self, bases: &[(String, String)]) -> Result<(), GitError> {
+        let (git, common) = (self.site.git, &self.site.repository.common);
+        for (name, value) in bases {
+            Git::delete_ref(bookkeeping(git, common), name, value)?;
         }
         Ok(())
     }

@@ -3,14 +3,17 @@
 //! committed.
 //! No program that their own configuration names is run.
 
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::check::{Checker, Finding, files};
+use super::check::{Checker, Finding, files, operations_in};
 use super::commits::excluded;
 use super::leftovers::{self, Place};
+use super::named::{self, NamedObject};
 use super::remotes::{Remotes, lacking, named_objects, without_tree};
 use super::select::worktree_of;
+use super::stores::{self, OnlyHere};
 use crate::git::{Git, GitError, WorkTree, git_dir_of};
 use crate::text::counted;
 use crate::worktrees::facts::REMOTE_REFS;
@@ -73,7 +76,7 @@ pub(super) fn check(
     let place = Place { tree: &tree, label, depth: outer.depth + 1, removed: outer.removed };
     leftovers::check(checker, &place, &contents, finding)?;
     for module in modules(&git_dir.join("modules")) {
-        check_commits(checker, (&module, &place.label), outer.removed, finding)?;
+        check_git_dir_once(checker, (&module, &place.label), outer.removed, finding)?;
     }
     Ok(())
 }
@@ -88,7 +91,7 @@ pub(super) fn check_git_dir(
     let label = format!("{}repository {}: ", outer.label, below.display());
     let git_dir = outer.tree.top.join(below);
     if is_readable(&git_dir, &label, finding) {
-        check_commits(checker, (&git_dir, &label), outer.removed, finding)?;
+        check_git_dir_once(checker, (&git_dir, &label), outer.removed, finding)?;
     }
     Ok(())
 }
@@ -117,7 +120,7 @@ pub(super) fn check_unused_modules(
         let name = module.strip_prefix(&folder).unwrap_or(&module);
         let label = format!("submodule {}: ", name.display());
         if is_readable(&module, &label, finding) {
-            check_commits(checker, (&module, &label), removed, finding)?;
+            check_git_dir_once(checker, (&module, &label), removed, finding)?;
         }
     }
     Ok(())
@@ -143,32 +146,63 @@ fn modules(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that every commit of a repository, also of its reflogs and stashes, and every other object that a ref names,
-/// is on a remote that stays or in the main tree's copy of the submodule; and that it has no worktrees of its own.
-fn check_commits(
+/// Checks a repository without its working tree, unless that was looked at: its commits, and that its index has
+/// nothing else.
+fn check_git_dir_once(
     checker: &Checker<'_>,
     (git_dir, label): (&Path, &str),
     removed: &[PathBuf],
     finding: &mut Finding,
 ) -> Result<(), GitError> {
+    if !check_commits(checker, (git_dir, label), removed, finding)? {
+        return Ok(());
+    }
+    let git = checker.site.git;
+    if git.has_conflicts(git_dir)? {
+        finding.keep(format!("{label}its index has unresolved conflicts"));
+        return Ok(());
+    }
+    let Some(staged) = git.staged_tree(git_dir, &git_dir.join("objects"))? else { return Ok(()) };
+    let head = ["rev-parse", "--verify", "--quiet", "HEAD^{tree}"];
+    let head = without_tree(git, git_dir).args(head).run()?;
+    let head = if head.code == 0 { head.text() } else { git.empty_tree(git_dir)? };
+    if staged != head {
+        finding.keep(format!("{label}its index has content that is not committed"));
+    }
+    Ok(())
+}
+
+/// Checks that every commit of a repository, also of its reflogs and stashes, and every other object that a ref or a file
+/// of its git directory names, is on a remote that stays or in the main tree's copy of the submodule; that no operation is
+/// in progress in it, and that it has no worktrees of its own. Says whether it was not looked at before.
+fn check_commits(
+    checker: &Checker<'_>,
+    (git_dir, label): (&Path, &str),
+    removed: &[PathBuf],
+    finding: &mut Finding,
+) -> Result<bool, GitError> {
     // A submodule is found in the working tree, and among the data of the worktree.
     let real = std::fs::canonicalize(git_dir).unwrap_or_else(|_| git_dir.to_owned());
     if !finding.repositories.insert(real) {
-        return Ok(());
+        return Ok(false);
     }
     for tree in linked_worktrees(git_dir) {
         finding.keep(format!("{label}it has the worktree {}", tree.display()));
     }
+    for operation in operations_in(git_dir) {
+        finding.keep(format!("{label}{operation} is in progress in it"));
+    }
     let git = checker.site.git;
     let remotes = Remotes::read(checker, git_dir, removed)?;
-    let mut own = unpushed(git, git_dir, &remotes)?;
-    let mut others = named_objects(git, git_dir)?;
-    // A remote on another machine has no refs here that name its tags.
-    others.retain(|(kind, ..)| kind != "commit");
+    let named = named::by_files(git, git_dir, git_dir)?;
+    let mut own = unpushed(git, git_dir, &named, &remotes)?;
+    let mut others = others(git, git_dir, named)?;
     let mut unfit = remotes.unfit;
     let twin = twin_of(&checker.site.repository.common, git_dir);
     let twin = twin.map(|twin| ("the main tree's copy".to_owned(), twin));
-    for (called, place) in twin.into_iter().chain(remotes.near) {
+    let places: Vec<(String, PathBuf)> = twin.into_iter().chain(remotes.near).collect();
+    check_stores((git_dir, label), &places, finding);
+    for (called, place) in places {
         if own.is_empty() && others.is_empty() {
             break;
         }
@@ -196,11 +230,53 @@ fn check_commits(
         let why = if unfit.is_empty() { String::new() } else { format!(": {}", unfit.join(", ")) };
         finding.keep(format!("{label}{commits} nowhere else ({first}){why}"));
     }
-    Ok(())
+    Ok(true)
 }
 
-/// Returns the commits of a repository, also of its reflogs and stashes, that are not on a branch of a distant remote.
-fn unpushed(git: &Git, git_dir: &Path, remotes: &Remotes) -> Result<Vec<String>, GitError> {
+/// Returns the tags, and other objects that are no commits, of the refs and files of a repository, each with its kind and
+/// the ref or file. A remote on another machine has no refs here that name its tags.
+fn others(
+    git: &Git,
+    git_dir: &Path,
+    named: Vec<NamedObject>,
+) -> Result<Vec<(String, String, String)>, GitError> {
+    let mut others = named_objects(git, git_dir)?;
+    let known: HashSet<String> = others.iter().map(|(_, id, _)| id.clone()).collect();
+    let named = named.into_iter().filter(|object| !known.contains(&object.id));
+    others.extend(named.map(|object| (object.kind, object.id, object.place)));
+    others.retain(|(kind, ..)| kind != "commit");
+    Ok(others)
+}
+
+/// Checks that contents which other tools keep in a git directory are in another one that stays.
+fn check_stores(
+    (git_dir, label): (&Path, &str),
+    places: &[(String, PathBuf)],
+    finding: &mut Finding,
+) {
+    let places: Vec<&Path> = places.iter().map(|(_, place)| place.as_path()).collect();
+    match stores::only_here(git_dir, &places) {
+        Ok(found) => {
+            for OnlyHere { store, first, count } in found {
+                let (files, first) = (counted(count, "file"), first.display());
+                let are = if count == 1 { "is" } else { "are" };
+                finding.keep(format!("{label}{files} of {store} {are} nowhere else ({first})"));
+            }
+        }
+        Err(error) => {
+            finding.keep(format!("{label}not all of its git directory can be read: {error}"));
+        }
+    }
+}
+
+/// Returns the commits of a repository, also of its reflogs and stashes and of the files of its git directory, that are
+/// not on a branch of a distant remote.
+fn unpushed(
+    git: &Git,
+    git_dir: &Path,
+    named: &[NamedObject],
+    remotes: &Remotes,
+) -> Result<Vec<String>, GitError> {
     let symbolic = Git::symbolic_refs(without_tree(git, git_dir))?;
     let mut args = Vec::new();
     for name in &remotes.distant {
@@ -210,8 +286,11 @@ fn unpushed(git: &Git, git_dir: &Path, remotes: &Remotes) -> Result<Vec<String>,
         args.extend(others);
         args.push(format!("--remotes={}/*", literal(name)));
     }
-    let call = without_tree(git, git_dir).args(["rev-list", "--all", "--reflog", "--not"]);
-    Ok(call.args(args).text()?.lines().map(str::to_owned).collect())
+    let named = named.iter().filter(|object| object.leads_to_commit());
+    let named: String = named.flat_map(|object| [object.id.as_str(), "\n"]).collect();
+    let call = without_tree(git, git_dir).args(["rev-list", "--all", "--reflog", "--stdin"]);
+    let call = call.arg("--not").args(args).stdin(named);
+    Ok(call.text()?.lines().map(str::to_owned).collect())
 }
 
 /// Returns a pattern of git that matches only this text.

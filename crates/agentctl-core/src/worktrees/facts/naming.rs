@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::former::RENAMED;
 use super::{CREATED_FROM, Reader};
 use crate::git::{Git, WorktreeEntry, git_dir_of};
 use crate::worktrees::{BASE_REFS, BRANCH_REFS, DEFAULT_PREFIX, name_of, regular_file};
@@ -12,8 +13,6 @@ use crate::worktrees::{BASE_REFS, BRANCH_REFS, DEFAULT_PREFIX, name_of, regular_
 const MOVING_FROM: &str = "checkout: moving from ";
 /// The beginning of the line in the reflog of HEAD about the first commit of a branch.
 const FIRST_COMMIT: &str = "commit (initial)";
-/// The beginning of a line in the reflog of a branch that a person gave another name.
-const RENAMED: &str = "Branch: renamed ";
 /// Limit of the reflog of HEAD.
 const MAX_REFLOG_BYTES: u64 = 16 << 20;
 
