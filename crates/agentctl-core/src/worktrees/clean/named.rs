@@ -1,6 +1,6 @@
 //! The objects that the files of a git directory name: its refs and root refs (`ORIG_HEAD`, and any that `git update-ref`
 //! made), its reflogs, and the state of unfinished operations. git lists no root refs, and reads no reflog of HEAD
-//! before the first commit of its branch, so every file is read here. One that cannot be read is an error.
+//! before the first commit of its branch, so every file is read here. A file that cannot be read is an error.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -13,8 +13,8 @@ use crate::worktrees::regular_file;
 
 /// The refs that each worktree has for itself.
 const PRIVATE_REFS: [&str; 3] = ["refs/worktree/", "refs/bisect/", "refs/rewritten/"];
-/// Folders whose files name nothing: objects, other git directories, programs, contents of other tools. What `reftable`
-/// names is asked of git.
+/// Folders whose files name nothing: objects, other git directories, programs, contents of other tools. git is asked
+/// for the names in `reftable`.
 const OTHER_FOLDERS: [&str; 9] =
     ["objects", "modules", "worktrees", "hooks", "info", "lfs", "annex", "rr-cache", "reftable"];
 /// Files whose words are no names of objects, or old ones: git lists packed refs itself, and `AUTO_MERGE` is the tree of
