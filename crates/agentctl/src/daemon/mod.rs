@@ -185,6 +185,8 @@ async fn serve(
     tokio::spawn(socket::serve(listener, Arc::clone(&hub)));
     metrics_server::open(&hub).await;
     serving(hub.metrics.as_ref().and_then(|server| server.status().trouble));
+    // A change after `daemon start` has returned is an event: the snapshot that it differs from is there.
+    hub.watch_thread.first_snapshot().await;
     ready::report_ready(ready, hub.host.var("NOTIFY_SOCKET"));
     tokio::select! {
         () = hub.ending.notified() => {}

@@ -1,7 +1,7 @@
 //! The ask that is shown, the guards before an answer, and the answers.
 //!
 //! An answer that was given by mistake cannot be taken back, so a key answers only if the ask has the focus, has
-//! stood at its place for half a second, and was shown to its end.
+//! stood at its place for half a second, and was shown to its end. The same holds for each of its questions.
 
 use std::path::Path;
 
@@ -371,7 +371,7 @@ impl App {
             Command::Choose(digit) if shown.highest_number() > 9 => {
                 return self.begin_number(digit);
             }
-            Command::Choose(number) => return self.choose(number, actions),
+            Command::Choose(number) => return self.choose(number, clock, actions),
             _ => {
                 let words = key_words(shown, self.charset).join(", ");
                 return self.refuse(format!("this ask takes {words}"));
@@ -402,11 +402,11 @@ impl App {
     }
 
     /// Chooses the option or the rule whose number was typed. Any other text stays in the line, to be changed.
-    fn number_typed(&mut self, typed: Typed, actions: &mut Vec<Action>) {
+    fn number_typed(&mut self, typed: Typed, clock: Clock, actions: &mut Vec<Action>) {
         let Some(shown) = &self.ask else { return };
         let number = typed.text.trim().parse().unwrap_or(0);
         if (1..=shown.highest_number()).contains(&number) {
-            return self.choose(number, actions);
+            return self.choose(number, clock, actions);
         }
         let kind = if shown.field().is_some() { "option" } else { "rule" };
         self.refuse(format!("there is no {kind} {}", typed.text.trim()));
@@ -414,7 +414,7 @@ impl App {
     }
 
     /// Chooses an option of the current question, or a rule.
-    fn choose(&mut self, number: usize, actions: &mut Vec<Action>) {
+    fn choose(&mut self, number: usize, clock: Clock, actions: &mut Vec<Action>) {
         let Some(shown) = &mut self.ask else { return };
         let Some(field) = shown.field() else {
             let key = format!("always:{number}");
@@ -435,7 +435,7 @@ impl App {
             }
             return;
         }
-        self.give(vec![label], actions);
+        self.give(vec![label], clock, actions);
     }
 
     /// Sends the options that were chosen; says whether there were any.
@@ -452,17 +452,19 @@ impl App {
         chosen.sort_unstable();
         let field = shown.field();
         let labels = chosen.into_iter().filter_map(|number| label_of(field?, number)).collect();
-        self.give(labels, actions);
+        self.give(labels, clock, actions);
         true
     }
 
     /// Answers the current question with these labels, or with a text as it stands: a text is never read as the number
     /// of an option. When all questions are answered, the answer is delivered.
-    fn give(&mut self, values: Vec<String>, actions: &mut Vec<Action>) {
+    fn give(&mut self, values: Vec<String>, clock: Clock, actions: &mut Vec<Action>) {
         let Some(shown) = &mut self.ask else { return };
         let Some(field) = shown.field().map(|field| field.id.clone()) else { return };
         shown.given.push(FieldAnswer { field, values });
         shown.chosen.clear();
+        // The next question has just appeared: a key that is pressed twice does not answer it.
+        shown.since_ms = clock.ms;
         if shown.given.len() == shown.ask.fields.len() {
             let reply = Reply::Fields(shown.given.clone());
             self.deliver(reply, actions);
@@ -502,7 +504,7 @@ impl App {
             return self.refuse(guard.sentence());
         }
         if matches!(typed.purpose, Purpose::Number(..)) {
-            return self.number_typed(typed, actions);
+            return self.number_typed(typed, clock, actions);
         }
         let text = typed.text;
         match typed.purpose {
@@ -513,7 +515,7 @@ impl App {
             _ if text.trim().is_empty() => {
                 self.refuse("nothing was answered: the text is empty");
             }
-            _ => self.give(vec![text], actions),
+            _ => self.give(vec![text], clock, actions),
         }
     }
 

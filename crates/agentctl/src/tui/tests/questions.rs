@@ -66,7 +66,13 @@ fn answers(expected: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
     expected.iter().map(|(field, values)| ((*field).to_owned(), own(values))).collect()
 }
 
+/// Lets the pause pass that each question begins.
+fn read(desk: &mut Desk) {
+    desk.ms += 1_000;
+}
+
 fn words(desk: &mut Desk, text: &str) -> Vec<Action> {
+    read(desk);
     desk.press(Key::Char('m'));
     desk.type_keys(text);
     desk.press(Key::Enter)
@@ -178,7 +184,20 @@ fn numbers_of_two_digits_mark_options_where_several_may_be_chosen() {
 fn an_option_is_delivered_by_its_place_also_if_its_label_is_a_number() {
     let mut desk = desk(vec![field("first", &["3", "2", "1"]), field("second", &["2", "1"])]);
     assert_eq!(reply(&desk.press(Key::Char('1'))), None);
+    read(&mut desk);
     let expected = answers(&[("first", &["3"]), ("second", &["1"])]);
+    assert_eq!(given(&desk.press(Key::Char('2'))), expected);
+}
+
+#[test]
+fn a_key_that_is_pressed_twice_answers_one_question() {
+    let mut desk = desk(vec![field("first", &["a", "b"]), field("second", &["c", "d"])]);
+    assert_eq!(reply(&desk.press(Key::Char('1'))), None);
+    assert_eq!(reply(&desk.press(Key::Char('1'))), None, "the next question has just appeared");
+    assert!(desk.notice().contains("just appeared"), "{}", desk.notice());
+    assert!(key_line(&desk).starts_with("question 2 of 2:"), "{}", key_line(&desk));
+    read(&mut desk);
+    let expected = answers(&[("first", &["a"]), ("second", &["d"])]);
     assert_eq!(given(&desk.press(Key::Char('2'))), expected);
 }
 
@@ -216,10 +235,12 @@ fn the_keys_are_those_of_the_question_that_is_answered_next() {
     assert!(key_line(&desk).contains("chosen: 3, 1 (Enter goes on)"), "{}", key_line(&desk));
     assert_eq!(reply(&desk.press(Key::Enter)), None);
     assert_eq!(key_line(&desk), "question 2 of 3:   m answer in words");
+    read(&mut desk);
     desk.press(Key::Char('1'));
     assert!(desk.notice().contains("no options"), "{}", desk.notice());
     assert_eq!(reply(&words(&mut desk, "2")), None);
     assert_eq!(key_line(&desk), "question 3 of 3:   1-2 option");
+    read(&mut desk);
     let expected = answers(&[("first", &["a", "c"]), ("second", &["2"]), ("last", &["y"])]);
     assert_eq!(given(&desk.press(Key::Char('2'))), expected);
 }
@@ -228,6 +249,7 @@ fn the_keys_are_those_of_the_question_that_is_answered_next() {
 fn a_refused_answer_keeps_the_answers_to_the_earlier_questions() {
     let mut desk = desk(vec![field("first", &["a", "b"]), field("second", &["c", "d"])]);
     desk.press(Key::Char('2'));
+    read(&mut desk);
     let delivered = desk.press(Key::Char('1'));
     assert_eq!(given(&delivered), answers(&[("first", &["b"]), ("second", &["c"])]));
     refuse(&mut desk, &delivered);
@@ -241,6 +263,7 @@ fn several_options_of_several_questions_are_delivered_in_their_order() {
     let mut desk = desk(vec![many("first", &["3", "2", "1"]), many("second", &["b", "a"])]);
     desk.type_keys("31");
     assert_eq!(reply(&desk.press(Key::Enter)), None);
+    read(&mut desk);
     desk.type_keys("21");
     let expected = answers(&[("first", &["3", "1"]), ("second", &["b", "a"])]);
     assert_eq!(given(&desk.press(Key::Enter)), expected);
