@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-pub use self::compare::{Comparison, DiffFile, DiffKind};
+pub use self::compare::{Comparison, DiffFile, DiffKind, has_files_in_place};
 pub use self::distrust::check_git_dir;
 pub use self::embedded::NamedSubmodule;
 pub use self::error::GitError;

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::repository::listed_gitlinks;
 use super::{Git, GitError, TreeSnapshot};
 use crate::model::Time;
 
@@ -128,16 +127,20 @@ impl Git {
     /// Returns the paths at which the index of a working tree has a repository, and the disk a folder with files that is
     /// none. git passes over everything in such a folder.
     pub fn files_in_place_of_submodules(&self, top: &Path) -> Result<Vec<PathBuf>, GitError> {
-        let mut paths = listed_gitlinks(self.read(top))?;
+        let mut paths = self.gitlinks_without_settings(top)?;
         // A conflict has several entries of one path.
         paths.dedup();
-        paths.retain(|path| {
-            let folder = top.join(path);
-            let is_folder = folder.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-            is_folder && folder.join(".git").symlink_metadata().is_err() && has_file(folder)
-        });
+        paths.retain(|path| has_files_in_place(top, path));
         Ok(paths)
     }
+}
+
+/// Says whether the folder of a submodule has files and is no repository.
+#[must_use]
+pub fn has_files_in_place(top: &Path, submodule: &Path) -> bool {
+    let folder = top.join(submodule);
+    let is_folder = folder.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    is_folder && folder.join(".git").symlink_metadata().is_err() && has_file(folder)
 }
 
 /// Says whether a file is below a folder. Links are not followed; a folder that cannot be read may have some.

@@ -122,6 +122,11 @@ impl Git {
         if top.join(".gitmodules").symlink_metadata().is_err() {
             return Ok(Vec::new());
         }
+        self.gitlinks_without_settings(top)
+    }
+
+    /// Returns the same, also where the working tree has no `.gitmodules` any more.
+    pub fn gitlinks_without_settings(&self, top: &Path) -> Result<Vec<PathBuf>, GitError> {
         listed_gitlinks(self.read(top))
     }
 

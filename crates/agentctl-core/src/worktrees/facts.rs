@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BASE_REFS, BRANCH_REFS, LockReason, RESCUE_REFS, left_aside, short_branch};
-use crate::git::{Git, GitError, MergePlace, Repository, WorktreeEntry};
+use crate::git::{Git, GitError, MergePlace, Repository, WorktreeEntry, has_files_in_place};
 use crate::host::Host;
 use crate::model::Time;
 
@@ -389,22 +389,32 @@ impl<'a> Reader<'a> {
                 _ => dirty += 1,
             }
         }
-        // git shows a change inside a submodule as one of the submodule, and nothing of this kind.
-        match self.git.files_in_place_of_submodules(path) {
-            Ok(folders) => dirty += folders.len(),
-            Err(error) => facts.gaps.push(format!("{}: {error}", path.display())),
-        }
-        (facts.dirty, facts.untracked) = (Some(dirty), Some(untracked));
         if self.sizes == Sizes::Read {
             let bytes = ignored.iter().map(|below| size_below(&path.join(below))).sum();
             facts.ignored_bytes = Some(bytes);
         }
-        facts.submodules = match self.git.gitlinks(path) {
+        facts.submodules = match self.gitlinks(path) {
             Ok(links) => {
+                // git shows a change inside a submodule as one of the submodule, and nothing of this kind.
+                dirty += links.iter().filter(|link| has_files_in_place(path, link)).count();
                 Some(links.iter().filter(|link| path.join(link).join(".git").exists()).count())
             }
-            Err(_) => None,
+            Err(error) => {
+                facts.gaps.push(format!("{}: {error}", path.display()));
+                None
+            }
         };
+        (facts.dirty, facts.untracked) = (Some(dirty), Some(untracked));
+    }
+
+    /// Returns the submodules of a worktree. A repository that never had one is not asked: git would read the whole index
+    /// of each worktree.
+    fn gitlinks(&self, path: &Path) -> Result<Vec<PathBuf>, GitError> {
+        let places = [path.join(".gitmodules"), self.repository.common.join("modules")];
+        if places.iter().all(|place| place.symlink_metadata().is_err()) {
+            return Ok(Vec::new());
+        }
+        self.git.gitlinks_without_settings(path)
     }
 
     /// Compares the commits with those of the base branch and of the remotes.
