@@ -338,10 +338,14 @@ fn wrong_tokens_are_refused_and_rate_limited() {
             assert_eq!(web.get(wrong, "/api/asks").code, 401, "{wrong}");
         }
         assert_eq!(web.get("x", &format!("/api/asks?token={token}")).code, 401, "in no address");
-        eventually("the rate limit applies", || {
-            (web.get("guess", "/api/asks").code == 429).then_some(())
+        // On a busy machine the limit may be refilled between two requests. Five codes alone do not reach it.
+        let is_shared = (0..5).any(|_| {
+            eventually("the rate limit applies", || {
+                (web.get("guess", "/api/asks").code == 429).then_some(())
+            });
+            web.pair("guess").code == 429
         });
-        assert_eq!(web.pair("guess").code, 429, "codes and tokens share the limit");
+        assert!(is_shared, "codes and tokens share the limit");
         assert_eq!(web.get(&token, "/api/asks").code, 200, "the right one is not limited");
     });
 }
