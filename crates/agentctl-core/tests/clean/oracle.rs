@@ -1,4 +1,4 @@
-//! What there is to lose: all commits, also those that only a file of a git directory names, all objects that refs
+//! Everything that a clean could lose: all commits, also those that only a file of a git directory names, all objects that refs
 //! name, all contents of files and of indexes, patches, contents of Git LFS, and the branches of stashes. It is written
 //! without the code under test.
 
