@@ -1,6 +1,6 @@
-//! Everything that a clean could lose: all commits, also those that only a file of a git directory names, all objects that refs
-//! name, all contents of files and of indexes, patches, contents of Git LFS, and the branches of stashes. It is written
-//! without the code under test.
+//! Everything that a clean could lose: all commits, also those that only a file of a git directory names, all objects
+//! that refs name, all contents of files and of indexes, patches, contents of Git LFS, and the branches of stashes. It is
+//! written without the code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
