@@ -1,7 +1,7 @@
 //! Whether a reply that a server said yes to is the one that counted.
 //!
-//! Servers since 1.17 refuse a reply to a request that is settled. 1.14.41 says yes to every reply, also to one that
-//! came too late; there the state of the tool call decides.
+//! 1.18.33 refuses a reply to a request that is settled. 1.14.41 says yes to every reply, also to one that came too
+//! late; there the state of the tool call decides. Versions are told apart by their replies, not by their number.
 
 use std::time::{Duration, Instant};
 
