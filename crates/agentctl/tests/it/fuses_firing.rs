@@ -543,26 +543,29 @@ fn a_kept_session_that_cannot_be_looked_at_is_not_said_to_have_ended() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[say:one]]", &["--keep=30m"]);
-        let stopped = |words: &str, limit: Duration| {
+        let stopped = |words: &str| {
             let host = host(home.path(), now);
             let firing = agentctl_core::fuses::unfinished(&host).expect("read").remove(0);
             let heard = Heard::default();
-            let deadlines = Deadlines { all: limit, ..host.deadlines };
-            let host = Arc::new(Host { deadlines, ..Host::clone(&host) });
             fire(&Fleet::new(host, ALL), &heard, firing, false);
             let log = heard.log.lock().expect("whole").clone();
             let found = log.iter().find(|(_, text)| text.contains(words));
             found.unwrap_or_else(|| panic!("`{words}` in {log:?}")).0
         };
         interrupt(&home);
-        // Without any time for a look the session is not found.
+        // A file in place of the directory of live records: the session is not found, and the source has a fault.
+        let live = home.path().join(".local/share/agentctl-demo/live");
+        fs::rename(&live, live.with_extension("aside")).expect("renamed");
+        fs::write(&live, "").expect("written");
         let words = "stop failed: its session cannot be looked at";
-        assert_eq!(stopped(words, Duration::ZERO), Weight::Warning);
+        assert_eq!(stopped(words), Weight::Warning);
+        fs::remove_file(&live).expect("removed");
+        fs::rename(live.with_extension("aside"), &live).expect("renamed");
         assert!(lives(&home, &id));
 
         let other = launch(&home, "v", "x [[say:one]]", &["--keep=30m"]);
         interrupt(&home);
-        assert_eq!(stopped("stop: stopped demo", LIMIT), Weight::Note);
+        assert_eq!(stopped("stop: stopped demo"), Weight::Note);
         until_stopped(&home, &other);
     });
 }
