@@ -330,6 +330,18 @@ pub trait Adapter: Sync {
         false
     }
 
+    /// Says whether a process may be this agent, if only by the name that it gives itself. That is enough to
+    /// refuse an order from below it, and never enough to act on it.
+    fn is_suspect(&self, _process: &Process) -> bool {
+        false
+    }
+
+    /// Returns the variable that this agent sets for its tools, where its sessions name no process. A process that
+    /// has it counts as a tool while a suspect of the agent lives.
+    fn tool_variable(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the absolute path of the home that a process uses, from its environment, directory and
     /// open files; `None` where these do not show it.
     fn home_of(&self, _look: &Look, _process: &Process) -> Option<PathBuf> {

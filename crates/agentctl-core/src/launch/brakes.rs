@@ -191,8 +191,8 @@ fn may_be_below(fleet: &Fleet, this: &Process) -> bool {
     line.iter().enumerate().any(|(at, process)| {
         let exe = process.exe.as_deref().and_then(|exe| exe.file_name()?.to_str());
         let brief = Brief { comm: &process.comm, exe_name: exe.unwrap_or_default() };
-        let is_candidate =
-            || at > 0 && fleet.adapters.iter().any(|adapter| adapter.is_candidate(brief));
+        let mut adapters = fleet.adapters.iter().filter(|_| at > 0);
+        let mut is_candidate = || adapters.any(|a| a.is_candidate(brief) || a.is_suspect(process));
         let is_marked = || match kernel.environ(&process.id, &variables) {
             Ok(values) => values.iter().any(Option::is_some),
             // Not readable: of another user, or in an exec. The whole check decides.

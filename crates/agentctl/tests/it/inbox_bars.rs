@@ -96,9 +96,13 @@ fn no_process_below_an_agent_of_a_person_may_answer() {
         let path = home.at(".claude/sessions/{pid}.json").to_string_lossy().into_owned();
         let lock = crate::codex::lock(&home, crate::codex::A);
         crate::codex::rollout(&home, crate::codex::A, &[crate::codex::started()]);
-        let agents: [(&str, Vec<&str>); 2] = [
+        let gateway = "/opt/openclaw/dist/index.js";
+        let agents: [(&str, Vec<&str>); 4] = [
             ("claude", vec!["-", "write", &path, &text, "env", "CLAUDE_PID", "{pid}"]),
             ("codex", vec!["exec", "lock", &lock, "env", "CODEX_THREAD_ID", crate::codex::A]),
+            // None of its sessions names the process of the gateway.
+            ("openclaw-gateway", vec!["env", "OPENCLAW_SHELL", "exec"]),
+            ("node", vec![gateway, "gateway", "env", "OPENCLAW_SHELL", "exec"]),
         ];
         for (name, mut script) in agents {
             for (_, command) in &ways {

@@ -537,3 +537,38 @@ fn a_group_launch_from_below_an_agent_obeys_the_limits_and_makes_nothing() {
         assert!(!at.join("shop.worktrees").exists());
     });
 }
+
+/// No session names the process of a gateway: its title and its variable count.
+#[test]
+fn a_launch_by_a_command_of_a_gateway_has_depth_one() {
+    sandboxed(|| {
+        let home = home();
+        let launch = |directory: &str| {
+            std::fs::create_dir_all(home.path().join(directory)).expect("made");
+            let at = home.path().join(directory).display().to_string();
+            format!("{PROGRAM} launch demo --cwd {at} -p 'x [[hang]]'")
+        };
+        let emptied = format!("env -i HOME={} PATH=/usr/bin:/bin", home.path().display());
+        let apart = "</dev/null >/dev/null 2>&1 &";
+        let below = [
+            format!("{emptied} {}", launch("emptied")),
+            format!("(setsid {} {apart})", launch("forked")),
+        ];
+        let mut script = vec!["env", "OPENCLAW_SHELL", "exec"];
+        for command in &below {
+            script.extend(["start", command]);
+        }
+        let mut gateway = home.agent("openclaw-gateway", "ws", &script);
+        gateway.ready();
+        let rows = eventually("both are launched", || {
+            let rows = home.run(&["list", "--json"]).sessions();
+            (rows.len() == 2).then_some(rows)
+        });
+        for row in rows {
+            assert_eq!(row["launched_by"]["depth"], 1, "{row}");
+        }
+        for id in home.run(&["list", "-q"]).stdout.lines() {
+            assert_eq!(home.run(&["stop", id]).code, Some(0));
+        }
+    });
+}

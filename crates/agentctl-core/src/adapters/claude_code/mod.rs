@@ -103,6 +103,10 @@ impl Adapter for ClaudeCode {
         program::is_own_program(process)
     }
 
+    fn is_suspect(&self, process: &Process) -> bool {
+        program::is_suspect(process)
+    }
+
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
         home::home_of(look, process)
     }

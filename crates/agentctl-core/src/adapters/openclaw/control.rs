@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::gateways::{self, Gateway};
 use super::wire::{Conversation, GatewayError, Scope, Shows};
-use super::{NAME, OpenClaw};
+use super::{NAME, OpenClaw, TOOL_VARIABLE};
 use crate::adapters::control::{
     Abilities, Begin, Begun, Control, FirstWords, Handshake, Order, Permissions, Refusal, Remote,
     Start, Stop, Unbegun,
@@ -24,6 +24,10 @@ use crate::model::{FaultCode, Session, is_session_id};
 const MAX_ATTEMPTS: usize = 3;
 
 impl Control for OpenClaw {
+    fn own_variables(&self) -> &'static [&'static str] {
+        &["OPENCLAW_CLI", TOOL_VARIABLE]
+    }
+
     fn abilities(&self) -> Abilities {
         Abilities {
             fork: true,

@@ -14,6 +14,7 @@ mod history;
 mod rows;
 mod wire;
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use super::{
     Root, Served, Settings, Store, Turn, Variables, version_beside,
 };
 use crate::host::Host;
-use crate::kernel::Brief;
+use crate::kernel::{Brief, Process};
 use crate::model::{Ask, Fault, FaultCode, Locator, Message, Session, Tokens, is_session_id};
 use crate::talk::Pushing;
 
@@ -56,6 +57,9 @@ static VARIABLES: Variables = Variables {
     launch: &[],
 };
 
+/// The variable that the gateway sets for its commands.
+const TOOL_VARIABLE: &str = "OPENCLAW_SHELL";
+
 /// The adapter.
 pub struct OpenClaw;
 
@@ -78,6 +82,14 @@ impl Adapter for OpenClaw {
 
     fn is_candidate(&self, _brief: Brief<'_>) -> bool {
         false
+    }
+
+    fn is_suspect(&self, process: &Process) -> bool {
+        is_gateway(process)
+    }
+
+    fn tool_variable(&self) -> Option<&'static str> {
+        Some(TOOL_VARIABLE)
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {
@@ -414,4 +426,15 @@ impl OpenClawStore<'_> {
             }
         }))
     }
+}
+
+/// Says whether a process calls itself a gateway: by its title, of which Linux shows 15 bytes as its short name, or by
+/// the arguments of one that has no title yet.
+fn is_gateway(process: &Process) -> bool {
+    let is_titled = process.comm.starts_with("openclaw-gatewa");
+    let is_script = |word: &String| {
+        Path::new(word).components().any(|part| part.as_os_str().as_encoded_bytes() == b"openclaw")
+    };
+    let mut words = process.argv.iter();
+    is_titled || (words.by_ref().take(2).any(is_script) && words.any(|word| word == "gateway"))
 }

@@ -78,6 +78,10 @@ impl Adapter for OpenCode {
         program::is_own(look, process)
     }
 
+    fn is_suspect(&self, process: &Process) -> bool {
+        home::is_opencode(process)
+    }
+
     fn home_of(&self, look: &Look, process: &Process) -> Option<PathBuf> {
         home::Home::of(look, process).known().map(|home| home.root)
     }
