@@ -1,7 +1,9 @@
 //! `compare` with the flags that all lists have.
 
+use std::process::Command;
+
 use serde_json::Value;
-use testkit::{Output, TestHome, sandboxed};
+use testkit::{Output, PseudoTerminal, TestHome, eventually, sandboxed};
 
 use crate::home;
 use crate::worktree_clean::shop;
@@ -103,5 +105,36 @@ fn templates_order_and_number_count_for_compare() {
             );
             assert!(refused.stderr.contains(said), "{args:?}: {refused:?}");
         }
+    });
+}
+
+#[test]
+fn a_terminal_shows_which_worktree_is_verified() {
+    sandboxed(|| {
+        let home = furnished();
+        let fifo = home.at("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().expect("run").success());
+        // A writer that has not closed it yet would be read as empty.
+        let verify = format!("sh -c 'until read -r line < {}; do :; done'", fifo.display());
+        let mut command = home.command(&["compare", "g", "--verify", &verify]);
+        command.current_dir(home.at("shop"));
+        let terminal = PseudoTerminal::start(&mut command, 100, 30);
+        let shows = |slot: &str| {
+            let words = format!("{slot}: running the verification");
+            terminal.output().contains(&words).then_some(())
+        };
+        let (slots, mut shown) = (["commit", "file", "none"], Vec::new());
+        for (at, slot) in slots.iter().enumerate() {
+            eventually(&format!("{slot} is verified"), || shows(slot));
+            shown.push(slot);
+            let later = slots[at + 1..].iter().find(|slot| shows(slot).is_some());
+            assert_eq!(later, None, "one after the other: {shown:?}");
+            std::fs::write(&fifo, "go on\n").expect("written");
+        }
+        let said = terminal.ended();
+        assert!(said.contains("SLOT"), "{said}");
+        // Off a terminal there is no progress.
+        let quiet = in_shop(&home, &["compare", "g", "--verify", "true"]);
+        assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""), "{quiet:?}");
     });
 }

@@ -9,7 +9,7 @@ use testkit::{TestHome, sandboxed};
 use crate::{assert_list_equals_status, fixtures_dir, home};
 
 /// Plants a recorded home; live records in it are made this machine's own, as they once were.
-fn planted(agent: &str, version: &str) -> TestHome {
+pub(crate) fn planted(agent: &str, version: &str) -> TestHome {
     let home = home();
     let fixture: PathBuf = fixtures_dir().join(agent).join(version);
     home.plant(&fixture, ".");
@@ -74,15 +74,20 @@ fn verdicts(document: &Value) -> String {
 
 const ALL: [&str; 6] = ["list", "-a", "--since", "all", "--tree", "--json"];
 
-/// Every recorded case of one agent: the verdicts, the whole document, and `status` for each row.
-fn check(agent: &str) {
+/// The recorded cases of an agent.
+pub(crate) fn cases(agent: &str) -> Vec<String> {
     let mut cases: Vec<String> = std::fs::read_dir(fixtures_dir().join(agent))
         .expect("recorded homes")
         .flatten()
         .map(|e| e.file_name().to_string_lossy().into_owned())
         .collect();
     cases.sort();
-    for case in cases {
+    cases
+}
+
+/// Every recorded case of one agent: the verdicts, the whole document, and `status` for each row.
+fn check(agent: &str) {
+    for case in cases(agent) {
         let home = planted(agent, &case);
         let document = settled(&home, &ALL);
         insta::assert_snapshot!(format!("{agent}-{case}-verdicts"), verdicts(&document));

@@ -5,6 +5,7 @@
 mod adapter_registry;
 mod agents_named;
 mod asks_cover;
+mod asks_recorded;
 mod attach;
 mod attacks;
 mod changes;

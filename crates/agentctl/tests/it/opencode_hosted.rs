@@ -1,5 +1,6 @@
 //! OpenCode's server: many sessions, one process, and only that process knows the state of each.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -12,15 +13,19 @@ use crate::stop::{lives, written_pid};
 use crate::wait::Running;
 
 /// Starts a server that has worked on these sessions, and answers with the files of its folder.
-fn server(home: &TestHome, ids: &[&str]) -> Agent {
+pub(crate) fn server(home: &TestHome, ids: &[&str]) -> Agent {
     let database = home.at(&format!("{DATA}/opencode.db")).to_string_lossy().into_owned();
     let (log, folder) = (log(home), home.at("answers/asked"));
     let folder = folder.parent().expect("a folder").to_string_lossy().into_owned();
     let lines: Vec<String> = ids.iter().map(|id| works_on("bbbb0001", id)).collect();
     // A tool of one of its sessions carries the pid that all of them share.
     let tool = format!("echo $$ > {folder}/tool; exec sleep 600");
-    let mut script = vec!["serve", "--port", "0", "open", &database, "answer", &folder];
-    script.extend(["env", "OPENCODE_PID", "{pid}", "start", &tool]);
+    let mut script = vec!["serve", "--port", "0"];
+    // Versions before 1.2 keep a file for each session instead.
+    if Path::new(&database).exists() {
+        script.extend(["open", &database]);
+    }
+    script.extend(["answer", &folder, "env", "OPENCODE_PID", "{pid}", "start", &tool]);
     for line in &lines {
         script.extend(["keep", &log, line]);
     }
