@@ -1,5 +1,5 @@
 //! The bars of the inbox that are counted in rounds, played alike with each agent that asks: eight answers at
-//! once, answers from below an agent, messages from several senders at once, a large message.
+//! once, messages from several senders at once, a large message.
 //!
 //! `lab run --rounds N` sets the number of rounds. The oracle is the file that the asked command makes, and the
 //! requests to the model.
@@ -29,6 +29,8 @@ pub(super) trait Keeping {
     const NAME: &'static str;
     /// Part of the command line of the process that a kept session lives in.
     const KEPT: &'static str;
+    /// The command that a person types to start it in a terminal.
+    const TYPED: &'static str;
 
     /// Writes its settings.
     fn settle(stage: &Stage) -> Result<(), Trouble>;
@@ -45,19 +47,12 @@ pub(super) trait Asking: Keeping {
 }
 
 /// Lists the scenarios of an agent that asks.
-pub(super) const fn scenarios<K: Asking>(agent: &Agent) -> [Scenario; 2] {
-    [
-        agent.headless(
-            "kept-at-once",
-            "eight answers at once: one is taken, and the agent does that",
-            at_once::<K>,
-        ),
-        agent.headless(
-            "answered-from-below",
-            "answers by tools and hooks of an agent, of every shape: refused",
-            from_below::<K>,
-        ),
-    ]
+pub(super) const fn scenarios<K: Asking>(agent: &Agent) -> [Scenario; 1] {
+    [agent.headless(
+        "kept-at-once",
+        "eight answers at once: one is taken, and the agent does that",
+        at_once::<K>,
+    )]
 }
 
 /// Lists the scenarios of an agent that can be launched to stay.
@@ -177,53 +172,6 @@ fn at_once<K: Asking>(stage: &mut Stage) -> Result<(), Trouble> {
         stage.expect_that("the agent did that", did, format!("round {round}: {ran:?}"));
     }
     stop::<K>(stage, &id)
-}
-
-fn from_below<K: Asking>(stage: &mut Stage) -> Result<(), Trouble> {
-    K::settle(stage)?;
-    let prompt = format!("go {} [[say:done]]", K::asking_for("touch made"));
-    let (id, cwd) = launch::<K>(stage, "a", &prompt, &["--ask"])?;
-    let ask = ask_of::<K>(stage, &id)?;
-    let home = stage.home.display().to_string();
-    let program = stage.agentctl.display().to_string();
-    let shapes = ["child", "shell", "setsid", "forked", "emptied", "hook"];
-    for shape in shapes {
-        let script = format!(
-            "{program} answer {} --allow > {home}/{shape}.out 2>&1; echo $? > {home}/{shape}.code",
-            text(&ask["id"])
-        );
-        stage.write(&format!("{shape}.sh"), &script)?;
-    }
-    K::hook(stage, &stage.home.join("hook.sh"))?;
-    let apart = "< /dev/null > /dev/null 2>&1 &";
-    let until = |shape: &str| format!("while ! test -s {home}/{shape}.code; do sleep 0.1; done");
-    let tools = [
-        format!(". {home}/child.sh"),
-        format!("sh {home}/shell.sh"),
-        format!("setsid -w sh {home}/setsid.sh"),
-        format!("(setsid sh {home}/forked.sh {apart}); {}", until("forked")),
-        format!(
-            "(env -i HOME={home} PATH=/usr/bin:/bin setsid sh {home}/emptied.sh {apart}); {}",
-            until("emptied")
-        ),
-    ];
-    let tools: Vec<String> = tools.iter().map(|tool| format!("[[tool:{tool}]]")).collect();
-    let prompt = format!("answer it {} [[say:done]]", tools.join(" "));
-    launch::<K>(stage, "b", &prompt, &["--permissions", "bypass"])?;
-    for shape in shapes {
-        let read = |end: &str| std::fs::read_to_string(stage.home.join(format!("{shape}.{end}")));
-        let code = stage.until(&format!("the {shape} has answered"), || {
-            read("code").ok().filter(|code| code.ends_with('\n'))
-        })?;
-        let said = read("out").unwrap_or_default();
-        stage.expect_that(&format!("refused: {shape}"), code.trim() == "5", said);
-    }
-    stage.expect_that("the command did not run", !cwd.join("made").exists(), "");
-    let again = ask_of::<K>(stage, &id)?;
-    stage.expect_that("the ask is still open", again["id"] == ask["id"], again.to_string());
-    let told = order::<K>(stage, &["answer", text(&ask["id"]), "--allow"])?;
-    stage.expect_that("a person beside it may answer", told.code == Some(0), told.all());
-    stage.until("the command has run", || cwd.join("made").exists().then_some(()))
 }
 
 /// Returns the texts that a person has said in a session, and how often each is there.

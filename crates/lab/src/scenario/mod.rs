@@ -1,6 +1,7 @@
 //! The scenarios: one folder per agent, one function per scenario, one line per agent in [`AGENTS`].
 
 mod alike;
+mod below;
 mod changes;
 pub mod claude_code;
 pub mod codex;

@@ -14,6 +14,7 @@ pub(super) struct Claude;
 impl Keeping for Claude {
     const NAME: &'static str = "claude-code";
     const KEPT: &'static str = "--input-format stream-json";
+    const TYPED: &'static str = "claude";
 
     fn settle(stage: &Stage) -> Result<(), Trouble> {
         settle(stage, &[&stage.directory("a")?, &stage.directory("b")?])

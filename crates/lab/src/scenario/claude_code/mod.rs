@@ -18,7 +18,7 @@ mod terminal;
 mod traces;
 mod ways;
 
-use super::{Agent, PlayedAgent, Scenario, control as shared, inbox_bars};
+use super::{Agent, PlayedAgent, Scenario, below, control as shared, inbox_bars};
 use crate::install::{Beside, Package};
 
 const CLAUDE: Agent = Agent("claude-code");
@@ -30,7 +30,7 @@ pub static AGENT: PlayedAgent = PlayedAgent {
         name: "@anthropic-ai/claude-code",
         beside: Beside::Nothing,
     },
-    scenarios: &[SCENARIOS, &CONTROL, &MCP, &BARS, &KEPT_BARS],
+    scenarios: &[SCENARIOS, &CONTROL, &MCP, &BARS, &BELOW, &KEPT_BARS],
 };
 
 /// Every scenario of Claude Code.
@@ -236,6 +236,8 @@ pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Claude>(&CLAUD
 pub static MCP: [Scenario; 2] = shared::mcp::scenarios::<control::Claude>(&CLAUDE);
 
 /// The bars of the inbox that all agents share.
-pub static BARS: [Scenario; 2] = inbox_bars::scenarios::<asks::Claude>(&CLAUDE);
+pub static BARS: [Scenario; 1] = inbox_bars::scenarios::<asks::Claude>(&CLAUDE);
+/// Answers from below it and from beside it.
+pub static BELOW: [Scenario; 2] = below::scenarios::<asks::Claude>(&CLAUDE);
 /// Messages to sessions that stay.
 pub static KEPT_BARS: [Scenario; 2] = inbox_bars::kept_scenarios::<asks::Claude>(&CLAUDE);

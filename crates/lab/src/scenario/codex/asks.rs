@@ -14,6 +14,7 @@ pub(super) struct Codex;
 impl Keeping for Codex {
     const NAME: &'static str = "codex";
     const KEPT: &'static str = "app-server";
+    const TYPED: &'static str = "codex";
 
     fn settle(stage: &Stage) -> Result<(), Trouble> {
         settings(stage, ".codex", false)

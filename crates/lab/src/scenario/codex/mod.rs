@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::alike::WORK;
-use super::{Agent, PlayedAgent, Scenario, control as shared, inbox_bars, server_asks};
+use super::{Agent, PlayedAgent, Scenario, below, control as shared, inbox_bars, server_asks};
 use crate::install::{Beside, Package};
 use crate::process::{Held, Started, descendants};
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -27,7 +27,7 @@ const CODEX: Agent = Agent("codex");
 /// Codex in the lab.
 pub static AGENT: PlayedAgent = PlayedAgent {
     package: Package { agent: CODEX.0, name: "@openai/codex", beside: Beside::Nothing },
-    scenarios: &[SCENARIOS, &CONTROL, &MCP, &ASKS, &BARS, &KEPT_BARS],
+    scenarios: &[SCENARIOS, &CONTROL, &MCP, &ASKS, &BARS, &BELOW, &KEPT_BARS],
 };
 
 /// Every scenario of Codex.
@@ -198,7 +198,9 @@ pub static MCP: [Scenario; 2] = shared::mcp::scenarios::<control::Codex>(&CODEX)
 pub static ASKS: [Scenario; 3] = server_asks::scenarios::<asks::Codex>(&CODEX);
 
 /// The bars of the inbox that all agents share.
-pub static BARS: [Scenario; 2] = inbox_bars::scenarios::<asks::Codex>(&CODEX);
+pub static BARS: [Scenario; 1] = inbox_bars::scenarios::<asks::Codex>(&CODEX);
+/// Answers from below it and from beside it.
+pub static BELOW: [Scenario; 2] = below::scenarios::<asks::Codex>(&CODEX);
 /// Messages to sessions that stay.
 pub static KEPT_BARS: [Scenario; 2] = inbox_bars::kept_scenarios::<asks::Codex>(&CODEX);
 

@@ -6,17 +6,23 @@ use serde_json::{Value, json};
 
 use super::{Gateway, PORT, TOKEN, ours, over, theirs, up};
 use crate::judge::Claim;
+use crate::scenario::below::{OpenAsk, WITHOUT_SHIM, directives};
 use crate::stage::{Stage, Trouble};
 
-/// Starts a gateway that asks for every command, and a daemon of ours that listens there as an approver.
-fn approving(stage: &mut Stage) -> Result<Gateway, Trouble> {
+/// Writes the settings of a gateway that runs commands under these rules.
+fn executing(stage: &Stage, security: &str, ask: &str) -> Result<(), Trouble> {
     theirs(stage, ".openclaw", &json!({}))?;
     let path = stage.home.join(".openclaw/openclaw.json");
     let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
     let mut settings: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-    let exec = json!({"security": "allowlist", "ask": "always", "host": "gateway"});
+    let exec = json!({"security": security, "ask": ask, "host": "gateway"});
     settings["tools"] = json!({ "exec": exec });
-    stage.write(".openclaw/openclaw.json", &settings.to_string())?;
+    stage.write(".openclaw/openclaw.json", &settings.to_string())
+}
+
+/// Starts a gateway that asks for every command, and a daemon of ours that listens there as an approver.
+fn approving(stage: &mut Stage) -> Result<Gateway, Trouble> {
+    executing(stage, "allowlist", "always")?;
     let table = format!(
         "\n[[openclaw.gateways]]\nurl = \"ws://127.0.0.1:{PORT}\"\ntoken = \"{TOKEN}\"\napprovals = true\n"
     );
@@ -87,4 +93,17 @@ pub(super) fn answered(stage: &mut Stage) -> Result<(), Trouble> {
     let (code, _, stderr) = stage.ask(&["daemon", "stop"])?;
     stage.expect_that("the daemon stops", code == Some(0), stderr);
     Ok(())
+}
+
+/// The gateway's tools answer an ask of the demo agent.
+pub(super) fn from_below(stage: &mut Stage) -> Result<(), Trouble> {
+    executing(stage, "full", "off")?;
+    ours(stage, "")?;
+    let _gateway = up(stage)?;
+    let ask = OpenAsk::of_demo(stage, "asks")?;
+    ask.write_scripts(stage, &WITHOUT_SHIM)?;
+    let prompt = format!("answer it {} [[say:done]]", directives(stage, &WITHOUT_SHIM));
+    let (code, _, stderr) = stage.ask(&["launch", "openclaw", "-p", &prompt])?;
+    stage.expect_that("it is launched", code == Some(0), stderr);
+    ask.expect_refused(stage, &WITHOUT_SHIM)
 }

@@ -97,6 +97,11 @@ pub static SCENARIOS: &[Scenario] = &[
         approvals::answered,
     ),
     OPENCLAW.headless(
+        "answered-from-below",
+        "answers by its tools, of every shape: refused",
+        approvals::from_below,
+    ),
+    OPENCLAW.headless(
         "wrong-token",
         "it refuses our credentials: a fault, no row",
         down::wrong_token,

@@ -14,6 +14,7 @@ pub(super) struct OpenCode;
 impl Keeping for OpenCode {
     const NAME: &'static str = "opencode";
     const KEPT: &'static str = "--hostname 127.0.0.1";
+    const TYPED: &'static str = "opencode";
 
     fn settle(stage: &Stage) -> Result<(), Trouble> {
         settings(stage)

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::alike::WORK;
-use super::{Agent, PlayedAgent, Scenario, control as shared, inbox_bars, server_asks};
+use super::{Agent, PlayedAgent, Scenario, below, control as shared, inbox_bars, server_asks};
 use crate::install::{Beside, Package};
 use crate::judge::Claim;
 use crate::process::{Held, Started};
@@ -27,7 +27,7 @@ const OPENCODE: Agent = Agent("opencode");
 /// OpenCode in the lab.
 pub static AGENT: PlayedAgent = PlayedAgent {
     package: Package { agent: OPENCODE.0, name: "opencode-ai", beside: Beside::Nothing },
-    scenarios: &[SCENARIOS, &ASKS, &BARS, &KEPT_BARS],
+    scenarios: &[SCENARIOS, &ASKS, &BARS, &BELOW, &KEPT_BARS],
 };
 
 /// Every scenario of OpenCode.
@@ -142,7 +142,9 @@ pub static SCENARIOS: &[Scenario] = &[
 pub static ASKS: [Scenario; 3] = server_asks::scenarios::<asks::OpenCode>(&OPENCODE);
 
 /// The bars of the inbox that all agents share.
-pub static BARS: [Scenario; 2] = inbox_bars::scenarios::<asks::OpenCode>(&OPENCODE);
+pub static BARS: [Scenario; 1] = inbox_bars::scenarios::<asks::OpenCode>(&OPENCODE);
+/// Answers from below it and from beside it.
+pub static BELOW: [Scenario; 2] = below::scenarios::<asks::OpenCode>(&OPENCODE);
 /// Messages to sessions that stay.
 pub static KEPT_BARS: [Scenario; 2] = inbox_bars::kept_scenarios::<asks::OpenCode>(&OPENCODE);
 

@@ -23,6 +23,7 @@ pub(super) struct KeptPi;
 impl Keeping for KeptPi {
     const NAME: &'static str = "pi";
     const KEPT: &'static str = "--mode rpc";
+    const TYPED: &'static str = "pi";
 
     fn settle(stage: &Stage) -> Result<(), Trouble> {
         Pi::settle(stage)

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::alike::WORK;
-use super::{Agent, PlayedAgent, Scenario, control as shared, inbox_bars};
+use super::{Agent, PlayedAgent, Scenario, below, control as shared, inbox_bars};
 use crate::install::{Beside, Package};
 use crate::process::{Held, Started, all, comm, directory};
 use crate::stage::{PATIENCE, Stage, Trouble};
@@ -30,7 +30,7 @@ pub static AGENT: PlayedAgent = PlayedAgent {
         name: "@earendil-works/pi-coding-agent",
         beside: Beside::NodeUnpacked { node: NODE, program: "dist/bundle/cli.js", command: "pi" },
     },
-    scenarios: &[SCENARIOS, &CONTROL, &KEPT_BARS],
+    scenarios: &[SCENARIOS, &CONTROL, &BELOW, &KEPT_BARS],
 };
 
 /// Pi under the package name that it had before, in the lab: the last version.
@@ -102,6 +102,9 @@ pub static SCENARIOS: &[Scenario] = &[
 
 /// The scenarios of control that all agents share.
 pub static CONTROL: [Scenario; 24] = shared::scenarios::<control::Pi>(&PI);
+
+/// Answers from below it and from beside it.
+pub static BELOW: [Scenario; 2] = below::silent_scenarios::<kept::KeptPi>(&PI);
 
 /// Messages to sessions that stay.
 pub static KEPT_BARS: [Scenario; 2] = inbox_bars::kept_scenarios::<kept::KeptPi>(&PI);
