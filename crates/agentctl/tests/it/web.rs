@@ -120,7 +120,7 @@ impl Answer {
     }
 }
 
-fn exchange(mut stream: impl Read + Write, request: &str) -> Answer {
+pub(crate) fn exchange(mut stream: impl Read + Write, request: &str) -> Answer {
     stream.write_all(request.as_bytes()).expect("sent");
     let (mut bytes, mut chunk) = (Vec::new(), [0; 8192]);
     // A refused request may be reset after its answer, because the rest of its body is not read.
