@@ -437,6 +437,7 @@ impl App {
             | Command::Words
             | Command::Always
             | Command::Choose(_) => self.answer(command, clock, actions),
+            Command::PreviousQuestion => self.previous_question(clock),
             Command::NextAsk => self.next_ask(1),
             Command::PreviousAsk => self.next_ask(-1),
             Command::Filter => self.begin_filter(),

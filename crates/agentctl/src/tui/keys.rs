@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Always,
     /// Choose the option or rule with this number.
     Choose(usize),
+    /// The question before, whose answer was not delivered yet.
+    PreviousQuestion,
     /// The next ask.
     NextAsk,
     /// The ask before.
@@ -305,6 +307,12 @@ pub(crate) static SECTIONS: &[(&str, &[Binding])] = &[
                 Scope::InAsk,
                 Command::Choose(0),
                 "choose an option or a rule",
+            ),
+            bind(
+                (&[Key::Char('u')], "u"),
+                Scope::InAsk,
+                Command::PreviousQuestion,
+                "the question before, to answer it again",
             ),
             bind(
                 (&[Key::Char('n')], "n"),

@@ -32,6 +32,9 @@ impl App {
             let count = shown.ask.fields.len();
             let number = count.min(shown.question() + 1);
             keys.insert(0, format!("question {number} of {count}:"));
+            if number > 1 {
+                keys.push("u question before".to_owned());
+            }
         }
         if !shown.chosen.is_empty() {
             let chosen: Vec<String> = shown.chosen.iter().map(usize::to_string).collect();

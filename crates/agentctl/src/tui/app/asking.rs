@@ -471,6 +471,22 @@ impl App {
         }
     }
 
+    /// Takes back the answer to the question before: nothing is delivered before the last question is answered.
+    pub(super) fn previous_question(&mut self, clock: Clock) {
+        let Some(shown) = &mut self.ask else { return };
+        if shown.settled.is_some() {
+            return self.refuse(AnswerGuard::Settled.sentence());
+        }
+        if shown.is_delivering {
+            return self.refuse(AnswerGuard::Delivering.sentence());
+        }
+        if shown.given.pop().is_none() {
+            return self.refuse("there is no question before this one");
+        }
+        shown.chosen.clear();
+        shown.since_ms = clock.ms;
+    }
+
     fn begin_words(&mut self) {
         let Some(shown) = &self.ask else { return };
         let ask = &shown.ask;

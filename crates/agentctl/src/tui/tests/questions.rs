@@ -234,12 +234,12 @@ fn the_keys_are_those_of_the_question_that_is_answered_next() {
     desk.type_keys("31");
     assert!(key_line(&desk).contains("chosen: 3, 1 (Enter goes on)"), "{}", key_line(&desk));
     assert_eq!(reply(&desk.press(Key::Enter)), None);
-    assert_eq!(key_line(&desk), "question 2 of 3:   m answer in words");
+    assert_eq!(key_line(&desk), "question 2 of 3:   m answer in words   u question before");
     read(&mut desk);
     desk.press(Key::Char('1'));
     assert!(desk.notice().contains("no options"), "{}", desk.notice());
     assert_eq!(reply(&words(&mut desk, "2")), None);
-    assert_eq!(key_line(&desk), "question 3 of 3:   1-2 option");
+    assert_eq!(key_line(&desk), "question 3 of 3:   1-2 option   u question before");
     read(&mut desk);
     let expected = answers(&[("first", &["a", "c"]), ("second", &["2"]), ("last", &["y"])]);
     assert_eq!(given(&desk.press(Key::Char('2'))), expected);
@@ -267,6 +267,38 @@ fn several_options_of_several_questions_are_delivered_in_their_order() {
     desk.type_keys("21");
     let expected = answers(&[("first", &["3", "1"]), ("second", &["b", "a"])]);
     assert_eq!(given(&desk.press(Key::Enter)), expected);
+}
+
+#[test]
+fn the_question_before_is_answered_again() {
+    let mut desk =
+        desk(vec![field("one", &["a", "b"]), many("two", &["c", "d"]), field("three", &["e"])]);
+    desk.press(Key::Char('u'));
+    assert_eq!(desk.notice(), "there is no question before this one");
+    assert!(!key_line(&desk).contains("question before"), "{}", key_line(&desk));
+    desk.press(Key::Char('1'));
+    read(&mut desk);
+    desk.press(Key::Char('2'));
+    assert!(key_line(&desk).contains("u question before"), "{}", key_line(&desk));
+    desk.press(Key::Char('u'));
+    assert!(key_line(&desk).contains("question 1 of 3"), "{}", key_line(&desk));
+    desk.press(Key::Char('2'));
+    assert!(desk.notice().contains("just appeared"), "the pause counts again: {}", desk.notice());
+    read(&mut desk);
+    desk.press(Key::Char('2'));
+    read(&mut desk);
+    // The option that was chosen before is not chosen any more.
+    desk.press(Key::Char('1'));
+    desk.press(Key::Enter);
+    read(&mut desk);
+    let actions = desk.press(Key::Char('1'));
+    let expected: [(&str, &[&str]); 3] = [("one", &["b"]), ("two", &["c"]), ("three", &["e"])];
+    assert_eq!(given(&actions), answers(&expected));
+    desk.press(Key::Char('u'));
+    assert_eq!(desk.notice(), "an answer is being delivered");
+    refuse(&mut desk, &actions);
+    desk.press(Key::Char('u'));
+    assert!(key_line(&desk).contains("question 2 of 3"), "{}", key_line(&desk));
 }
 
 #[test]
