@@ -35,6 +35,8 @@ const INPUT_TIMEOUT: Duration = Duration::from_secs(5);
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time to find out whether anything listens on the socket of another asker.
 const CLEAN_TIMEOUT: Duration = Duration::from_millis(50);
+/// Most attempts to open the socket.
+const BIND_ATTEMPTS: usize = 100;
 /// Longest answer.
 const MAX_ORDER_BYTES: usize = 64 << 10;
 /// Time between two looks at an ask that may be settled elsewhere.
@@ -177,7 +179,7 @@ impl Holding {
             }
             match self.signals.take() {
                 Some(Told::End) => return Ok(()),
-                Some(Told::BindAnew) => self.bind_anew()?,
+                Some(Told::BindAnew) => self.bind_anew(),
                 None => {}
             }
             match self.listener.accept() {
@@ -193,10 +195,13 @@ impl Holding {
         }
     }
 
-    fn bind_anew(&mut self) -> io::Result<()> {
+    /// Opens the socket again. The ask stays if that fails: whoever answers asks for it again.
+    fn bind_anew(&mut self) {
         let folder = self.socket.parent().unwrap_or_else(|| Path::new("/")).to_owned();
-        self.listener = bind(&folder, &self.socket)?;
-        Ok(())
+        match bind(&folder, &self.socket) {
+            Ok(listener) => self.listener = listener,
+            Err(error) => drop(writeln!(io::stderr(), "agentctl: {error}")),
+        }
     }
 
     /// Takes one answer; says whether the ask is over. A caller that hangs up or sends rubbish changes nothing.
@@ -228,9 +233,7 @@ impl Holding {
         // The check takes a moment: the agent may have settled it meanwhile.
         match self.signals.take() {
             Some(Told::End) => return Err(Refused::over("the ask is over")),
-            Some(Told::BindAnew) => {
-                self.bind_anew().map_err(|e| Refused::because(e.to_string()))?;
-            }
+            Some(Told::BindAnew) => self.bind_anew(),
             None => {}
         }
         let Opening { host, hook, ask, .. } = &self.opening;
@@ -360,8 +363,18 @@ impl Signals {
     }
 }
 
-/// Opens the socket, in a folder of this user alone.
+/// Opens the socket, in a folder of this user alone. Somebody may remove the folder while it is made.
 fn bind(folder: &Path, socket: &Path) -> io::Result<UnixListener> {
+    let mut attempts = 1..BIND_ATTEMPTS;
+    loop {
+        match try_bind(folder, socket) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && attempts.next().is_some() => {}
+            result => return result,
+        }
+    }
+}
+
+fn try_bind(folder: &Path, socket: &Path) -> io::Result<UnixListener> {
     private::directory(folder)?;
     match std::fs::remove_file(socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::{Agent, Output, eventually, sandboxed};
@@ -24,6 +26,9 @@ const ALLOWED: &str = r#"{"hookSpecificOutput":{"decision":{"behavior":"allow"},
 /// Stands for the path of the transcript in the input of a hook.
 pub(crate) const TRANSCRIPT: &str = "{transcript}";
 
+/// The longest time for which a folder is removed again and again.
+const REMOVAL_LIMIT: Duration = Duration::from_mins(1);
+
 /// The input of the hook of a command.
 pub(crate) fn hook_input(command: &str) -> Value {
     json!({"session_id": A, "hook_event_name": "PermissionRequest", "tool_name": "Bash", "cwd": "/ws",
@@ -41,9 +46,8 @@ impl Asking {
     /// A session without a terminal whose hook writes its decision there.
     fn writing_to(output: &str) -> Self {
         let more = json!({"status": "busy", "entrypoint": "sdk-cli"});
-        Self::starting(&more, hook_input("touch x").to_string().as_bytes(), output, |_| {
-            String::new()
-        })
+        let input = hook_input("touch x").to_string();
+        Self::starting(Claude::new(), &more, input.as_bytes(), output, |_| String::new())
     }
 
     /// The same as [`Asking::new`], with a further script that the agent starts.
@@ -52,16 +56,16 @@ impl Asking {
         input: &[u8],
         script: impl Fn(&Path) -> String,
     ) -> Self {
-        Self::starting(more, input, "", script)
+        Self::starting(Claude::new(), more, input, "", script)
     }
 
     fn starting(
+        claude: Claude,
         more: &Value,
         input: &[u8],
         output: &str,
         script: impl Fn(&Path) -> String,
     ) -> Self {
-        let claude = Claude::new();
         let script = script(&claude.home.path());
         let call = tool_use("t1", "Bash", &json!({"command": "touch x", "description": "x"}));
         claude.transcript(A, &[prompt("make it"), call]);
@@ -361,6 +365,36 @@ fn an_ask_outlives_our_folders() {
         let taken = asking.answer(&after, &["--allow"]);
         assert_eq!(taken.code, Some(0), "{}", taken.stderr);
         assert_eq!(asking.decision(), ALLOWED);
+    });
+}
+
+/// The folder of the socket is removed again and again while the asker makes it.
+#[test]
+fn an_asker_outlives_the_removal_of_a_folder_that_it_makes() {
+    sandboxed(|| {
+        for _ in 0..10 {
+            let claude = Claude::new();
+            let folder = claude.home.path().join(".local/state/agentctl");
+            let is_over = AtomicBool::new(false);
+            let asking = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let began = Instant::now();
+                    while !is_over.load(Ordering::SeqCst) && began.elapsed() < REMOVAL_LIMIT {
+                        let _partly = std::fs::remove_dir_all(&folder);
+                    }
+                });
+                let more = json!({"status": "busy", "entrypoint": "sdk-cli"});
+                let input = hook_input("touch x").to_string();
+                let asking =
+                    Asking::starting(claude, &more, input.as_bytes(), "", |_| String::new());
+                asking.ask();
+                is_over.store(true, Ordering::SeqCst);
+                asking
+            });
+            let taken = asking.answer(&asking.ask(), &["--allow"]);
+            assert_eq!(taken.code, Some(0), "{}", taken.stderr);
+            assert_eq!(asking.decision(), ALLOWED);
+        }
     });
 }
 
