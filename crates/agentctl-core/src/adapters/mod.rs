@@ -330,16 +330,16 @@ pub trait Adapter: Sync {
         false
     }
 
-    /// Says whether a process may be this agent, if only by the name that it gives itself. That is enough to
-    /// refuse an order from below it, and never enough to act on it.
+    /// Says whether a process may be this agent, if only by the name that it gives itself. What runs below it counts as
+    /// below an agent: it may not answer, and its launches are limited. It is never enough to act on the process.
     fn is_suspect(&self, _process: &Process) -> bool {
         false
     }
 
-    /// Returns the variable that this agent sets for its tools, where its sessions name no process. A process that
-    /// has it counts as a tool while a suspect of the agent lives.
-    fn tool_variable(&self) -> Option<&'static str> {
-        None
+    /// Returns the variables of this agent's tools, each with its value, where its sessions name no process. A process
+    /// with one of them counts as a tool while a suspect of the agent lives.
+    fn tool_variables(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
     }
 
     /// Returns the absolute path of the home that a process uses, from its environment, directory and

@@ -46,7 +46,7 @@ pub struct AnswererSession {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswererLink {
-    /// An ancestor is an agent.
+    /// An ancestor is an agent, or calls itself one.
     Agent,
     /// An ancestor is the shim of a run.
     Shim,
@@ -88,7 +88,7 @@ pub struct Answerer {
 
 impl AnswererLink {
     /// Says whether the agent is an ancestor, itself or by its shim.
-    fn is_ancestor(self) -> bool {
+    pub(crate) fn is_ancestor(self) -> bool {
         matches!(self, Self::Agent | Self::Shim)
     }
 }
@@ -129,7 +129,8 @@ impl Answerer {
         for (at, process) in line.iter().enumerate() {
             let mut links = seen.sessions_served_by(process);
             links.extend(seen.behind_shim(process));
-            if links.is_empty() && at > 0 {
+            // This program is no agent; what connects to it may be one.
+            if links.is_empty() && (at > 0 || pid != std::process::id()) {
                 links.extend(seen.program(process));
             }
             links.extend(seen.marked(process));
@@ -311,14 +312,20 @@ impl Seen<'_> {
         links.unwrap_or_default()
     }
 
-    /// The tools of agents whose sessions name no process, by the variable that such an agent sets.
+    /// The tools of agents whose sessions name no process, by the variables that such an agent sets.
     fn tool_of_gateway(&self, process: &Process) -> Vec<AnswererAbove> {
         let mut links = Vec::new();
         for adapter in self.fleet.adapters {
-            let Some(name) = adapter.tool_variable() else { continue };
-            let lives =
-                || self.look.everyone().processes.iter().any(|process| adapter.is_suspect(process));
-            if self.variable(process, name).is_some() && lives() {
+            let has = |(name, value): &(&str, &str)| {
+                self.variable(process, name).is_some_and(|found| found == *value)
+            };
+            let may_live = || {
+                let everyone = self.look.everyone();
+                // A table with gaps proves no absence.
+                !everyone.gaps.is_empty()
+                    || everyone.processes.iter().any(|process| adapter.is_suspect(process))
+            };
+            if adapter.tool_variables().iter().any(has) && may_live() {
                 let mark = AnswererLink::AgentMark;
                 links.extend(self.without_process(adapter.name(), process, mark));
             }
@@ -326,8 +333,8 @@ impl Seen<'_> {
         links
     }
 
-    /// Returns a link to each live session of an adapter that names no process, since any of them may be above; a
-    /// link without a session if there is none.
+    /// Returns a link to each live session of an adapter for which no process is known: any of them may be the one
+    /// above. A link without a session if there is none.
     fn without_process(
         &self,
         adapter: &str,

@@ -356,15 +356,15 @@ fn marks_of(
 }
 
 /// Returns the mark of an agent that the caller launches. Its parent is the nearest agent above: its session if there
-/// is exactly one, and its process. The action of a fuse, and a process whose agent has ended, have neither: all
-/// their launches share one parent.
+/// is exactly one, and its process. The action of a fuse, a process whose agent has ended, and one that only carries the
+/// mark of an agent whose session is not known, have neither: all their launches share one parent.
 fn mark(host: &Host, caller: &Answerer, (depth, limits): (u32, LaunchLimits)) -> LaunchMark {
     let nearest = caller.nearest_agent();
     let session = match nearest.as_slice() {
         [one] => one.session.as_ref(),
         _ => None,
     };
-    let process = nearest.first().filter(|link| link.link != AnswererLink::FuseAction);
+    let process = nearest.first().filter(|link| session.is_some() || link.link.is_ancestor());
     let process = process.and_then(|link| host.kernel.process(link.pid).ok().flatten());
     LaunchMark {
         depth,

@@ -206,7 +206,10 @@ fn settings(loaded: &Loaded, args: &WebArgs) -> Result<WebSettings, Failure> {
     }
     if settings.control {
         let answerer = Answerer::this_process(&loaded.fleet());
-        if !answerer.above.is_empty() {
+        let is_person = answerer.above.is_empty()
+            && answerer.left_behind.is_empty()
+            && answerer.unseen.is_none();
+        if !is_person {
             return Err(order_from_agent(&answerer));
         }
     }

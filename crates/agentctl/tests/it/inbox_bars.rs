@@ -96,13 +96,17 @@ fn no_process_below_an_agent_of_a_person_may_answer() {
         let path = home.at(".claude/sessions/{pid}.json").to_string_lossy().into_owned();
         let lock = crate::codex::lock(&home, crate::codex::A);
         crate::codex::rollout(&home, crate::codex::A, &[crate::codex::started()]);
-        let gateway = "/opt/openclaw/dist/index.js";
-        let agents: [(&str, Vec<&str>); 4] = [
+        home.write("opt/gateway/package.json", r#"{"name":"openclaw","version":"2026.9.6"}"#);
+        let gateway = home.write("opt/gateway/dist/index.js", "");
+        let gateway = gateway.to_string_lossy().into_owned();
+        let agents: [(&str, Vec<&str>); 5] = [
             ("claude", vec!["-", "write", &path, &text, "env", "CLAUDE_PID", "{pid}"]),
             ("codex", vec!["exec", "lock", &lock, "env", "CODEX_THREAD_ID", crate::codex::A]),
             // None of its sessions names the process of the gateway.
             ("openclaw-gateway", vec!["env", "OPENCLAW_SHELL", "exec"]),
-            ("node", vec![gateway, "gateway", "env", "OPENCLAW_SHELL", "exec"]),
+            // Started by its script it has no title.
+            ("node-22", vec!["--no-warnings", &gateway, "gateway", "env", "OPENCLAW_CLI", "1"]),
+            ("openclaw-node", vec!["env", "OPENCLAW_SHELL", "exec"]),
         ];
         for (name, mut script) in agents {
             for (_, command) in &ways {
@@ -129,6 +133,29 @@ fn no_process_below_an_agent_of_a_person_may_answer() {
         after.env("PATH", "/usr/bin:/bin").env("CLAUDE_PID", "4000000");
         let output = after.output().expect("runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+}
+
+/// A3: the shell that a person has opened in the interface of OpenClaw, and one with the variable after the gateway's end.
+#[test]
+fn a_shell_beside_a_gateway_may_answer() {
+    sandboxed(|| {
+        let home = home();
+        for (variable, has_gateway) in [("tui-local", true), ("", true), ("exec", false)] {
+            let waiting = launch(&home, "w", "x [[permit:true]]", &[]);
+            let ask = ask_of(&home, &waiting);
+            let _gateway = has_gateway.then(|| {
+                let mut gateway = home.agent("openclaw-gateway", "ws", &[]);
+                gateway.ready();
+                gateway
+            });
+            let mut answer =
+                home.command(&["answer", ask["id"].as_str().expect("an id"), "--allow"]);
+            let output = answer.env("OPENCLAW_SHELL", variable).output().expect("runs");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{variable}, {has_gateway}: {said}");
+            until_stopped(&home, &waiting);
+        }
     });
 }
 
@@ -287,8 +314,11 @@ fn an_answer_that_waited_for_another_one_looks_again() {
         let mut reply = String::new();
         BufReader::new(stream).read_line(&mut reply).expect("a reply");
         assert!(reply.contains("true"), "{reply}");
+        // The lock is waited for two seconds only.
         eventually("the ask is settled", || {
-            (home.run(&["asks", "--json"]).json()["asks"] == json!([])).then_some(())
+            let record = fs::read(live.with_extension("json")).ok()?;
+            let record: Value = serde_json::from_slice(&record).ok()?;
+            record["ask"].is_null().then_some(())
         });
         drop(lock);
         let output = answer.output();

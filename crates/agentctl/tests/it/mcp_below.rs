@@ -538,37 +538,38 @@ fn a_group_launch_from_below_an_agent_obeys_the_limits_and_makes_nothing() {
     });
 }
 
-/// No session names the process of a gateway: its title and its variable count.
+/// No session names the process of a gateway: its title and the variable of its commands count.
 #[test]
-fn a_launch_by_a_command_of_a_gateway_has_depth_one() {
+fn launches_by_commands_of_a_gateway_have_depth_one_and_a_number() {
+    const LAUNCHES: usize = 10;
     sandboxed(|| {
         let home = home();
-        let launch = |directory: &str| {
-            std::fs::create_dir_all(home.path().join(directory)).expect("made");
-            let at = home.path().join(directory).display().to_string();
-            format!("{PROGRAM} launch demo --cwd {at} -p 'x [[hang]]'")
-        };
-        let emptied = format!("env -i HOME={} PATH=/usr/bin:/bin", home.path().display());
-        let apart = "</dev/null >/dev/null 2>&1 &";
-        let below = [
-            format!("{emptied} {}", launch("emptied")),
-            format!("(setsid {} {apart})", launch("forked")),
-        ];
-        let mut script = vec!["env", "OPENCLAW_SHELL", "exec"];
-        for command in &below {
-            script.extend(["start", command]);
-        }
+        let at = home.path().display().to_string();
+        let emptied = format!(
+            "mkdir -p {at}/emptied; env -i HOME={at} PATH=/usr/bin:/bin {PROGRAM} launch demo \
+             --cwd {at}/emptied -p 'x [[hang]]'"
+        );
+        let forked = format!(
+            "(setsid sh -c 'for n in $(seq {LAUNCHES}); do mkdir -p {at}/w$n; \
+             {PROGRAM} launch demo --cwd {at}/w$n -p hang=[[hang]]; echo $? >> {at}/codes; done' \
+             </dev/null >/dev/null 2>&1 &)"
+        );
+        let script = ["env", "OPENCLAW_SHELL", "exec", "start", &emptied, "start", &forked];
         let mut gateway = home.agent("openclaw-gateway", "ws", &script);
         gateway.ready();
-        let rows = eventually("both are launched", || {
+        let codes = eventually("all launches have ended", || {
+            let codes = fs::read_to_string(home.path().join("codes")).ok()?;
+            (codes.lines().count() == LAUNCHES).then_some(codes)
+        });
+        assert_eq!(codes.lines().filter(|code| *code == "0").count(), 8, "{codes}");
+        assert_eq!(codes.lines().filter(|code| *code == "5").count(), LAUNCHES - 8, "{codes}");
+        let rows = eventually("all are listed", || {
             let rows = home.run(&["list", "--json"]).sessions();
-            (rows.len() == 2).then_some(rows)
+            (rows.len() == 9).then_some(rows)
         });
         for row in rows {
             assert_eq!(row["launched_by"]["depth"], 1, "{row}");
         }
-        for id in home.run(&["list", "-q"]).stdout.lines() {
-            assert_eq!(home.run(&["stop", id]).code, Some(0));
-        }
+        assert_eq!(home.run(&["stop", "--all", "--yes"]).code, Some(0));
     });
 }

@@ -2,8 +2,8 @@
 //!
 //! A process is recognised by its program file: the npm package, the native installer's folder, or a
 //! file called `claude`. Versions up to 2.1.100 run in Node.js and overwrite their own argument list,
-//! so they cannot be proved: they are suspects, which can make an answer `unknown` but are never joined
-//! or signalled.
+//! so they cannot be proved: they are suspects, which can make an answer `unknown` and may give no answer
+//! to an ask, but are never joined or signalled.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
@@ -113,8 +113,10 @@ fn is_search_tool(process: &Process) -> bool {
 }
 
 fn is_interpreter(exe: &Path) -> bool {
-    let name = exe.file_name().map(|name| name.to_string_lossy());
-    name.is_some_and(|name| INTERPRETERS.contains(&name.as_ref()))
+    let name = exe.file_name().unwrap_or_default().to_string_lossy();
+    // `node-22` is Node.js too.
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
+    INTERPRETERS.contains(&name)
 }
 
 /// `…/@anthropic-ai/claude-code…/…`, the same of the agent SDK, or `…/claude/versions/<version>`.

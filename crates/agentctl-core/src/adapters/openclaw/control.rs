@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::gateways::{self, Gateway};
 use super::wire::{Conversation, GatewayError, Scope, Shows};
-use super::{NAME, OpenClaw, TOOL_VARIABLE};
+use super::{NAME, OpenClaw};
 use crate::adapters::control::{
     Abilities, Begin, Begun, Control, FirstWords, Handshake, Order, Permissions, Refusal, Remote,
     Start, Stop, Unbegun,
@@ -25,7 +25,7 @@ const MAX_ATTEMPTS: usize = 3;
 
 impl Control for OpenClaw {
     fn own_variables(&self) -> &'static [&'static str] {
-        &["OPENCLAW_CLI", TOOL_VARIABLE]
+        &["OPENCLAW_CLI", "OPENCLAW_SHELL"]
     }
 
     fn abilities(&self) -> Abilities {

@@ -11,10 +11,10 @@ mod control;
 mod device;
 mod gateways;
 mod history;
+mod process;
 mod rows;
 mod wire;
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -57,9 +57,6 @@ static VARIABLES: Variables = Variables {
     launch: &[],
 };
 
-/// The variable that the gateway sets for its commands.
-const TOOL_VARIABLE: &str = "OPENCLAW_SHELL";
-
 /// The adapter.
 pub struct OpenClaw;
 
@@ -85,11 +82,11 @@ impl Adapter for OpenClaw {
     }
 
     fn is_suspect(&self, process: &Process) -> bool {
-        is_gateway(process)
+        process::is_suspect(process)
     }
 
-    fn tool_variable(&self) -> Option<&'static str> {
-        Some(TOOL_VARIABLE)
+    fn tool_variables(&self) -> &'static [(&'static str, &'static str)] {
+        &process::TOOL_VARIABLES
     }
 
     fn roots(&self, look: &Look) -> Vec<Root> {
@@ -426,15 +423,4 @@ impl OpenClawStore<'_> {
             }
         }))
     }
-}
-
-/// Says whether a process calls itself a gateway: by its title, of which Linux shows 15 bytes as its short name, or by
-/// the arguments of one that has no title yet.
-fn is_gateway(process: &Process) -> bool {
-    let is_titled = process.comm.starts_with("openclaw-gatewa");
-    let is_script = |word: &String| {
-        Path::new(word).components().any(|part| part.as_os_str().as_encoded_bytes() == b"openclaw")
-    };
-    let mut words = process.argv.iter();
-    is_titled || (words.by_ref().take(2).any(is_script) && words.any(|word| word == "gateway"))
 }

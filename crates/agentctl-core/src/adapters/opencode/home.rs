@@ -197,12 +197,13 @@ pub(super) fn roots(adapter: &dyn Adapter, look: &Look) -> Vec<Root> {
 }
 
 /// Says whether a program of this name is the agent: npm installs it as `opencode.exe`, before 1.18 as
-/// `.opencode` behind a wrapper; the names of releases contain the platform.
+/// `.opencode` behind a wrapper; a wrapped package of Nix is `.opencode-wrapped`; the names of releases contain the
+/// platform.
 pub(super) fn is_its_name(name: &str) -> bool {
     let name = name.strip_prefix('.').unwrap_or(name);
     let rest = name.strip_prefix("opencode");
     rest.is_some_and(|rest| {
-        matches!(rest, "" | ".exe" | "-cli")
+        matches!(rest, "" | ".exe" | "-cli" | "-wrapped")
             || rest.starts_with("-linux")
             || rest.starts_with("-darwin")
     })

@@ -123,3 +123,17 @@ fn every_mark_of_a_process_counts() {
     let seen = seen(&fleet, vec![outer, inner]);
     assert_eq!(ids(&seen.marked(&process)), ["outer", "inner"]);
 }
+
+/// The process that connects to the page may be an agent itself; a command line is this program.
+#[test]
+fn a_caller_that_calls_itself_an_agent_is_one() {
+    let fleet = fleet();
+    let directory = std::env::temp_dir().join(format!("agentctl-caller-{}", uuid::Uuid::new_v4()));
+    std::fs::create_dir(&directory).expect("made");
+    let program = directory.join("openclaw-gateway");
+    std::os::unix::fs::symlink("/usr/bin/sleep", &program).expect("linked");
+    let child = Sleeping(Command::new(&program).arg("600").spawn().expect("started"));
+    let caller = Answerer::of(&fleet, child.0.id());
+    std::fs::remove_dir_all(&directory).expect("removed");
+    assert_eq!(caller.above[0].pid, child.0.id(), "{caller:?}");
+}
