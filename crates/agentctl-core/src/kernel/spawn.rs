@@ -17,6 +17,9 @@ use super::cancellation::Cancellation;
 use super::parent_death::{ParentDeath, die_with};
 use crate::model::Exit;
 
+/// Time for the last output of a program that has ended, if something else may hold its pipe open.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The variables of git that name a repository, its index or its objects: `git rev-parse --local-env-vars` of all
 /// versions that can be used, and the quarantine of a push. git sets them for aliases and hooks. In another directory
 /// they would lead every `git` of a started program to that repository, so no program that is started here inherits
@@ -165,7 +168,7 @@ impl Spawn {
             None
         };
         // A process that it left behind may hold the pipe open: the output so far is used then.
-        let said = words.recv_timeout(Duration::from_millis(200)).unwrap_or_default();
+        let said = words.recv_timeout(OUTPUT_TIMEOUT).unwrap_or_default();
         Ok(Attended { exit, said })
     }
 }

@@ -60,53 +60,62 @@ fn a_mount_that_a_failed_setup_left_keeps_the_worktree() {
 
 #[test]
 fn commits_and_stashes_in_a_submodule_keep_the_worktree_of_a_failed_setup() {
-    let cases = [
-        ("commit -qam w", "1 commit is nowhere else"),
-        ("stash -q", "2 commits are nowhere else"),
-        ("checkout -qb side; GIT commit -qam w; git checkout -q HEAD~", "1 commit is nowhere else"),
-    ];
-    for (commands, reason) in cases {
-        let world = World::new();
-        nested(&world);
-        let commands = commands.replace("GIT", GIT);
-        let script = format!("cd deps/outer; echo P >> README.md; {GIT} {commands}");
-        let why = why_kept(&world, &script);
-        assert!(why.starts_with("repository deps/outer: ") && why.contains(reason), "{why}");
-    }
+    testkit::sandboxed(|| {
+        let cases = [
+            ("commit -qam w", "1 commit is nowhere else"),
+            ("stash -q", "2 commits are nowhere else"),
+            (
+                "checkout -qb side; GIT commit -qam w; git checkout -q HEAD~",
+                "1 commit is nowhere else",
+            ),
+        ];
+        for (commands, reason) in cases {
+            let world = World::new();
+            nested(&world);
+            let commands = commands.replace("GIT", GIT);
+            let script = format!("cd deps/outer; echo P >> README.md; {GIT} {commands}");
+            let why = why_kept(&world, &script);
+            assert!(why.starts_with("repository deps/outer: ") && why.contains(reason), "{why}");
+        }
+    });
 }
 
 #[test]
 fn commits_of_a_failed_setup_are_saved_also_if_only_a_reflog_names_them() {
-    let commit = format!("{GIT} commit -q --allow-empty -m precious");
-    for script in [
-        commit.clone(),
-        format!("{commit}; git reset -q --hard HEAD~"),
-        format!("git checkout -q --detach; {commit}; git checkout -q agentctl/x"),
-    ] {
-        let world = World::new();
-        let before = world.shop.git(["for-each-ref"]);
-        let remains = remains(&world, &script);
-        let [saved] = &remains.saved[..] else { panic!("{script}: {remains}") };
-        assert!(remains.left.is_empty() && remains.kept.is_empty(), "{script}: {remains}");
-        let subjects = world.shop.git(["log", "--format=%s", &saved.reference]);
-        assert!(subjects.lines().any(|line| line == "precious"), "{script}: {subjects}");
-        world.shop.git(["update-ref", "-d", &saved.reference]);
-        assert_eq!(world.shop.git(["for-each-ref"]), before);
-        assert!(!world.path.join("shop.worktrees").exists());
-    }
+    testkit::sandboxed(|| {
+        let commit = format!("{GIT} commit -q --allow-empty -m precious");
+        for script in [
+            commit.clone(),
+            format!("{commit}; git reset -q --hard HEAD~"),
+            format!("git checkout -q --detach; {commit}; git checkout -q agentctl/x"),
+        ] {
+            let world = World::new();
+            let before = world.shop.git(["for-each-ref"]);
+            let remains = remains(&world, &script);
+            let [saved] = &remains.saved[..] else { panic!("{script}: {remains}") };
+            assert!(remains.left.is_empty() && remains.kept.is_empty(), "{script}: {remains}");
+            let subjects = world.shop.git(["log", "--format=%s", &saved.reference]);
+            assert!(subjects.lines().any(|line| line == "precious"), "{script}: {subjects}");
+            world.shop.git(["update-ref", "-d", &saved.reference]);
+            assert_eq!(world.shop.git(["for-each-ref"]), before);
+            assert!(!world.path.join("shop.worktrees").exists());
+        }
+    });
 }
 
 /// The changes that a launch takes along are still in the working tree that they came from.
 #[test]
 fn the_commit_with_changes_that_were_taken_along_is_not_saved() {
-    let world = World::new();
-    world.shop.write("new.txt", "new\n");
-    let before = world.shop.git(["for-each-ref"]);
-    let mut order = with_setup(&world, "exit 1");
-    order.options.with_changes = true;
-    let error = world.make(&order, &["x"]).expect_err("the setup fails");
-    assert!(matches!(error, MakeError::SetUp { .. }), "{error}");
-    assert_eq!(world.shop.git(["for-each-ref"]), before);
+    testkit::sandboxed(|| {
+        let world = World::new();
+        world.shop.write("new.txt", "new\n");
+        let before = world.shop.git(["for-each-ref"]);
+        let mut order = with_setup(&world, "exit 1");
+        order.options.with_changes = true;
+        let error = world.make(&order, &["x"]).expect_err("the setup fails");
+        assert!(matches!(error, MakeError::SetUp { .. }), "{error}");
+        assert_eq!(world.shop.git(["for-each-ref"]), before);
+    });
 }
 
 #[test]
@@ -146,27 +155,31 @@ fn a_process_that_leaves_soon_does_not_keep_the_worktree() {
 
 #[test]
 fn a_file_that_is_written_while_a_worktree_is_saved_keeps_it() {
-    let world = World::new();
-    // git runs the filter when the files are saved, in the directory that they are in then.
-    world.shop.write(".git/info/attributes", "README.md filter=late\n");
-    world.shop.git(["config", "filter.late.clean", "echo late > late.log; cat"]);
-    let remains = remains(&world, "echo work > work.txt");
-    let [kept] = &remains.kept[..] else { panic!("{remains}") };
-    assert!(kept.why.starts_with("files in it were changed or added while"), "{remains}");
-    assert!(kept.path.join("late.log").exists() && kept.path.join("work.txt").exists());
+    testkit::sandboxed(|| {
+        let world = World::new();
+        // git runs the filter when the files are saved, in the directory that they are in then.
+        world.shop.write(".git/info/attributes", "README.md filter=late\n");
+        world.shop.git(["config", "filter.late.clean", "echo late > late.log; cat"]);
+        let remains = remains(&world, "echo work > work.txt");
+        let [kept] = &remains.kept[..] else { panic!("{remains}") };
+        assert!(kept.why.starts_with("files in it were changed or added while"), "{remains}");
+        assert!(kept.path.join("late.log").exists() && kept.path.join("work.txt").exists());
+    });
 }
 
 #[test]
 fn a_link_is_removed_and_not_its_target() {
-    let world = World::new();
-    let outside = world.path.join("outside");
-    std::fs::create_dir(&outside).expect("made");
-    std::fs::write(outside.join("doc.txt"), "irreplaceable\n").expect("written");
-    symlink(&outside, world.path.join("link")).expect("linked");
-    let order =
-        with_setup(&world, "mkdir node_modules; ln -s ../../../link node_modules/x; exit 1");
-    world.shop.write(".git/info/exclude", "node_modules\n");
-    let error = world.make(&order, &["x"]).expect_err("the setup fails");
-    assert!(matches!(error, MakeError::SetUp { .. }), "{error}");
-    assert!(outside.join("doc.txt").exists());
+    testkit::sandboxed(|| {
+        let world = World::new();
+        let outside = world.path.join("outside");
+        std::fs::create_dir(&outside).expect("made");
+        std::fs::write(outside.join("doc.txt"), "irreplaceable\n").expect("written");
+        symlink(&outside, world.path.join("link")).expect("linked");
+        let order =
+            with_setup(&world, "mkdir node_modules; ln -s ../../../link node_modules/x; exit 1");
+        world.shop.write(".git/info/exclude", "node_modules\n");
+        let error = world.make(&order, &["x"]).expect_err("the setup fails");
+        assert!(matches!(error, MakeError::SetUp { .. }), "{error}");
+        assert!(outside.join("doc.txt").exists());
+    });
 }

@@ -1,5 +1,7 @@
 //! `compare` with the flags that all lists have.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::process::Command;
 
 use serde_json::Value;
@@ -114,8 +116,9 @@ fn a_terminal_shows_which_worktree_is_verified() {
         let home = furnished();
         let fifo = home.at("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().expect("run").success());
-        // A writer that has not closed it yet would be read as empty.
-        let verify = format!("sh -c 'until read -r line < {}; do :; done'", fifo.display());
+        let verify = format!("sh -c 'read -r line < {}'", fifo.display());
+        // Open for both: no reader sees an end, and no line is lost.
+        let mut feed = OpenOptions::new().read(true).write(true).open(&fifo).expect("opened");
         let mut command = home.command(&["compare", "g", "--verify", &verify]);
         command.current_dir(home.at("shop"));
         let terminal = PseudoTerminal::start(&mut command, 100, 30);
@@ -129,7 +132,7 @@ fn a_terminal_shows_which_worktree_is_verified() {
             shown.push(slot);
             let later = slots[at + 1..].iter().find(|slot| shows(slot).is_some());
             assert_eq!(later, None, "one after the other: {shown:?}");
-            std::fs::write(&fifo, "go on\n").expect("written");
+            feed.write_all(b"go on\n").expect("written");
         }
         let said = terminal.ended();
         assert!(said.contains("SLOT"), "{said}");

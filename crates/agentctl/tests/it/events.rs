@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::{TestHome, eventually, sandboxed};
 
 use crate::home;
-use crate::launched::{folder, launch, runs, until_asked};
+use crate::launched::{folder, launch, runs, status, until_asked};
 use crate::wait::Running;
 
 /// A stream of events that is read as it comes.
@@ -473,6 +473,8 @@ fn while_nothing_happens_it_sleeps() {
             folder(&home, "w");
             launch(&home, "w", "x [[ask:go?]]", &[])
         };
+        // Its question would wake the stream.
+        eventually("it asks", || (status(&home, &id)["status"] == "waiting").then_some(()));
         let stream = Stream::of(&home, &[]);
         let before = stream.switches();
         // Files of other programs, our own reads, and files beside the watched ones.

@@ -12,7 +12,7 @@ use crate::cli::planted;
 use crate::events::{Stream, tell};
 use crate::events_homes::watched_inodes;
 use crate::home;
-use crate::launched::{launch, until_asked};
+use crate::launched::{launch, status, until_asked};
 
 /// Starts `list --watch --json` and returns once it sleeps.
 fn watch(home: &TestHome, args: &[&str]) -> Stream {
@@ -142,7 +142,8 @@ fn while_nothing_happens_there_is_no_look() {
     sandboxed(|| {
         let home = home();
         let id = launch(&home, "w", "x [[ask:go?]]", &[]);
-        until_asked(&home, &id);
+        // Its question would wake the stream.
+        eventually("it asks", || (status(&home, &id)["status"] == "waiting").then_some(()));
         let stream = watch(&home, &[]);
         let (switches, lists) = (stream.switches(), stream.heard().len());
         // None of these changes what is listed.

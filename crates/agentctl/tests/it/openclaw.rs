@@ -306,7 +306,7 @@ fn stopped_is_reported_only_when_the_next_look_confirms_it() {
             world.mute_after_abort = true;
         }
         configure(&home, &[("gateway", "700ms")], &table(&gateway, "admin = true\n"));
-        let lost = home.run(&["stop", A, "--timeout", "1s"]);
+        let lost = home.run(&["stop", A, "--timeout", "20s"]);
         assert_eq!(lost.code, Some(3), "{} {}", lost.stdout, lost.stderr);
         // A gateway that does not answer says nothing about it.
         gateway.behaves(Manner::NoAnswer);

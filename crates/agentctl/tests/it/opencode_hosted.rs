@@ -222,7 +222,7 @@ fn no_session_is_over_while_a_server_of_its_home_does_not_answer() {
     sandboxed(|| {
         for (id, record) in [(A, answered("stop")), (B, working())] {
             let (home, store, directory) = world();
-            crate::configure(&home, &[("live", "2s"), ("all", "4s")], "");
+            crate::configure(&home, &[("live", "6s"), ("all", "8s")], "");
             store.session(id, &directory, None);
             // Its last activity is older than the server: a server may continue a session of any age.
             store.message(id, 60_000, &record);

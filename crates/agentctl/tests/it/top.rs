@@ -86,7 +86,8 @@ impl Eye {
         self.press(key);
         eventually("the answer is taken", || {
             let text = self.text();
-            if text.contains("has just appeared") {
+            // Once it is taken, the same key could answer the next question.
+            if !is_so(&text) && text.contains("has just appeared") {
                 self.press(key);
             }
             is_so(&text).then_some(())

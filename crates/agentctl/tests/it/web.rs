@@ -389,10 +389,9 @@ fn a_link_is_good_once_and_a_token_survives_a_restart() {
             std::fs::metadata(home.path().join(file)).expect("there").permissions().mode() & 0o777
         };
         assert_eq!((mode(KEY), mode(SOCKET)), (0o600, 0o600));
-        let port = web.port;
         web.kill();
         assert_eq!(home.run(&["web", "--link"]).code, Some(1), "none runs");
-        let mut web = Web::start_at(&home, &format!("127.0.0.1:{port}"), &[]);
+        let mut web = Web::start(&home, &[]);
         assert_eq!(web.get(&token, "/api/asks").code, 200, "the token survives");
         std::fs::remove_file(home.path().join(KEY)).expect("removed");
         assert_eq!(web.get(&token, "/api/asks").code, 401, "every device is out");

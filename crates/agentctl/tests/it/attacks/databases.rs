@@ -82,7 +82,7 @@ fn an_endless_view_of_opencode_costs_its_own_rows() {
 fn a_statement_that_takes_hours_ends_at_the_deadline_in_the_daemon() {
     sandboxed(|| {
         let home = home();
-        configure(&home, &[("live", "1s"), ("all", "1s")], "");
+        configure(&home, &[("live", "5s"), ("all", "5s")], "");
         rollout(&home, A, &[started()]);
         let store = Store::new(&home, &format!("{DATA}/opencode.db"));
         // Without its index each session means reading every message.
