@@ -8,6 +8,7 @@
 mod ask;
 mod belonging;
 mod daemon;
+mod doubt;
 mod end_order;
 mod failed_launch;
 mod process_scan;
@@ -198,12 +199,11 @@ impl Stopping<'_> {
             if let Some(verdict) = self.process_alone(&session) {
                 return (verdict, self.look_again());
             }
-            let seen = fleet::inspect(self.fleet, self.target);
-            let seen_faults = seen.faults;
-            self.faults.extend(seen_faults.iter().cloned());
+            let seen = self.seen_without_doubt();
+            self.faults.extend(seen.faults.iter().cloned());
             let Some(now) = seen.session else {
                 // The session is gone from its store, unless its adapter failed to answer.
-                let silent = seen_faults.iter().find(|f| f.adapter == self.adapter.name());
+                let silent = seen.faults.iter().find(|f| f.adapter == self.adapter.name());
                 return match silent {
                     Some(fault) => (StopVerdict::Unknown(fault.message.clone()), None),
                     None => (self.done(was_live), None),
