@@ -24,6 +24,7 @@ pub mod pi_rust;
 mod prompts;
 pub mod proof;
 mod root;
+mod runtime;
 
 use std::io;
 use std::path::{Path, PathBuf};

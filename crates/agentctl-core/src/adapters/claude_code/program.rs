@@ -6,19 +6,17 @@
 //! to an ask, but are never joined or signalled.
 
 use std::collections::HashSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
+use crate::adapters::runtime::{is_runtime, script};
 use crate::adapters::{Look, version_beside};
 use crate::kernel::Process;
-use crate::native::real_path::real_path;
 use crate::native::{bun, file};
 
 /// The names under which the agent's own file is started as a search tool.
 const SEARCH_TOOLS: [&str; 3] = ["rg", "ugrep", "bfs"];
 /// The npm package.
 pub(super) const PACKAGE: &str = "@anthropic-ai/claude-code";
-/// Programs that run the `cli.js` of older versions.
-const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
 
 /// Says whether a name may be that of a process of Claude Code. A link to the native installer's program
 /// file may have any name; the file itself is named by its version.
@@ -36,7 +34,7 @@ pub(super) fn is_own_program(process: &Process) -> bool {
 /// interpreter that calls itself `claude`. A shell script of that name is a wrapper: it has no record.
 pub(super) fn is_suspect(process: &Process) -> bool {
     let unproved = || {
-        let interpreted = process.exe.as_deref().is_none_or(is_interpreter);
+        let interpreted = process.exe.as_deref().is_none_or(is_runtime);
         interpreted && (is_agent_name(&process.comm) || is_agent_name(called(process)))
     };
     is_program_file(process) || unproved()
@@ -46,7 +44,7 @@ fn is_program_file(process: &Process) -> bool {
     let Some(exe) = process.exe.as_deref() else { return false };
     let own = has_own_layout(exe)
         || exe.file_name().is_some_and(|name| is_agent_name(&name.to_string_lossy()))
-        || (is_interpreter(exe) && script(process).is_some_and(|path| has_own_layout(&path)));
+        || (is_runtime(exe) && script(process).is_some_and(|path| has_own_layout(&path)));
     own && !is_search_tool(process)
 }
 
@@ -60,7 +58,7 @@ fn is_named_script(process: &Process) -> bool {
 /// Says whether a process runs in an interpreter. Those versions write no start time, no status and, up
 /// to 2.0, no live record at all.
 pub(super) fn is_interpreted(process: &Process) -> bool {
-    process.exe.as_deref().is_some_and(is_interpreter)
+    process.exe.as_deref().is_some_and(is_runtime)
 }
 
 /// Says whether only the name of its program file makes a process look like Claude Code: neither the folder
@@ -69,7 +67,7 @@ pub(super) fn is_namesake(process: &Process) -> bool {
     let is_bundle = |exe: &Path| {
         file::open_of_anybody(exe).is_ok_and(|(program, _)| bun::holds_program(&program))
     };
-    let layout = |exe: &Path| has_own_layout(exe) || is_interpreter(exe) || is_bundle(exe);
+    let layout = |exe: &Path| has_own_layout(exe) || is_runtime(exe) || is_bundle(exe);
     !process.exe.as_deref().is_none_or(layout)
 }
 
@@ -112,13 +110,6 @@ fn is_search_tool(process: &Process) -> bool {
     SEARCH_TOOLS.contains(&called(process))
 }
 
-fn is_interpreter(exe: &Path) -> bool {
-    let name = exe.file_name().unwrap_or_default().to_string_lossy();
-    // `node-22` is Node.js too.
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
-    INTERPRETERS.contains(&name)
-}
-
 /// `…/@anthropic-ai/claude-code…/…`, the same of the agent SDK, or `…/claude/versions/<version>`.
 fn has_own_layout(path: &Path) -> bool {
     let parts: Vec<&str> = path
@@ -149,13 +140,6 @@ fn is_version(name: &str) -> bool {
     is_number(parts.next())
         && is_number(parts.next())
         && parts.next().is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-/// Returns the script that an interpreter runs, links resolved: the link in `.bin` is called `claude`.
-fn script(process: &Process) -> Option<PathBuf> {
-    let named = process.argv.iter().skip(1).find(|arg| !arg.starts_with('-'))?;
-    let path = process.cwd.as_deref().unwrap_or_else(|| Path::new("/")).join(named);
-    real_path(&path).ok()
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 //!
 //! No session names one of them, and nothing proves them. They are suspects: an order from below one is refused.
 
-use std::path::Path;
-
+use crate::adapters::runtime::{is_runtime, script};
 use crate::adapters::version_beside;
 use crate::kernel::Process;
 
@@ -13,8 +12,6 @@ pub(super) const TOOL_VARIABLES: [(&str, &str); 2] =
     [("OPENCLAW_SHELL", "exec"), ("OPENCLAW_CLI", "1")];
 /// The name of the npm package.
 const PACKAGE: &str = "openclaw";
-/// Programs that run its scripts.
-const RUNTIMES: [&str; 4] = ["node", "nodejs", "bun", "deno"];
 
 /// Says whether a process calls itself OpenClaw by its title (`openclaw-gateway`), or is a runtime with a script of its
 /// package: `node dist/index.js gateway` never takes a title.
@@ -23,15 +20,6 @@ pub(super) fn is_suspect(process: &Process) -> bool {
 }
 
 fn runs_script(process: &Process) -> bool {
-    let exe = process.exe.as_deref().and_then(Path::file_name).unwrap_or_default();
-    let exe = exe.to_string_lossy();
-    // `node-22` is Node.js too.
-    let name = exe.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
-    if !RUNTIMES.contains(&name) {
-        return false;
-    }
-    let mut words = process.argv.iter().skip(1);
-    let Some(script) = words.find(|word| !word.starts_with('-')) else { return false };
-    let script = process.cwd.as_deref().unwrap_or(Path::new("/")).join(script);
-    version_beside(&script, PACKAGE).is_some()
+    process.exe.as_deref().is_some_and(is_runtime)
+        && script(process).is_some_and(|path| version_beside(&path, PACKAGE).is_some())
 }
