@@ -8,9 +8,6 @@ mod answerer;
 mod delivery;
 mod handing;
 
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use self::answerer::{Answerer, AnswererAbove, AnswererLink, AnswererSession};
@@ -19,8 +16,8 @@ use crate::adapters::asker::AskerOrder;
 use crate::adapters::{Look, Root};
 use crate::fleet::{self, Fleet, Query, WaitingSession};
 use crate::model::{ASK_ID_CHARS, Ask, AskKind, Evidence, Fault, MIN_ASK_PREFIX, Reply, Session};
-use crate::native::private;
-use crate::state_files::{EnterError, open_mutex, take};
+use crate::named_lock::NamedLock;
+use crate::state_files::EnterError;
 
 /// Time for another answer to the same ask to be delivered.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -212,39 +209,10 @@ fn check_offered(ask: &Ask, reply: &Reply) -> Result<(), AnswerError> {
     }
 }
 
-/// The lock of one ask: a second answer looks again only after the first one is delivered.
-struct AskLock {
-    path: PathBuf,
-    _held: File,
-}
-
-impl Drop for AskLock {
-    fn drop(&mut self) {
-        // Removed while it is held: an answer that waits for it takes the lock of a new file.
-        let _left = std::fs::remove_file(&self.path);
-    }
-}
-
-impl AskLock {
-    /// Takes the lock in this folder until a deadline.
-    fn take(folder: &Path, ask: &str, until: Instant) -> Result<Self, EnterError> {
-        let path = folder.join(format!("{ask}.lock"));
-        loop {
-            private::directory(folder)?;
-            let held = take(open_mutex(&path)?, until)?;
-            let ours = held.metadata()?;
-            let is_named = std::fs::symlink_metadata(&path)
-                .is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()));
-            if is_named {
-                return Ok(Self { path, _held: held });
-            }
-        }
-    }
-}
-
-fn lock(fleet: &Fleet, ask: &str) -> Result<AskLock, AnswerError> {
+/// Takes the lock of one ask: a second answer looks again only after the first one is delivered.
+fn lock(fleet: &Fleet, ask: &str) -> Result<NamedLock, AnswerError> {
     let folder = fleet.host.runtime().join("answers");
-    AskLock::take(&folder, ask, Instant::now() + LOCK_TIMEOUT).map_err(|error| match error {
+    NamedLock::take(&folder, ask, Instant::now() + LOCK_TIMEOUT).map_err(|error| match error {
         EnterError::Busy => AnswerError::Busy,
         EnterError::Io(error) => AnswerError::Lock(error.to_string()),
     })
@@ -306,17 +274,5 @@ mod tests {
             assert_eq!(find("abcdef02").expect("one").ask.id, "abcdef02");
             assert!(matches!(find("fedcba"), Err(AnswerError::Gone(None, _))));
         }
-    }
-
-    #[test]
-    fn a_second_answer_to_an_ask_waits_until_the_first_is_delivered() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let lock = |ask: &str| AskLock::take(folder.path(), ask, Instant::now());
-        let first = lock("a").expect("free");
-        assert!(matches!(lock("a"), Err(EnterError::Busy)), "it is being delivered");
-        assert!(lock("b").is_ok(), "another ask has another lock");
-        drop(first);
-        assert!(lock("a").is_ok());
-        assert_eq!(std::fs::read_dir(folder.path()).expect("there").count(), 0, "no file stays");
     }
 }

@@ -10,8 +10,12 @@ use crate::adapters::answering::{Answering, NotSaid, Saying, Speech, SpokenMessa
 use crate::adapters::{Adapter, Look, Root};
 use crate::fleet::{self, Fleet, Query};
 use crate::kernel::Liveness;
-use crate::model::{Ask, Fault, Join, Message, Role, ServingProcess, Session, Status, Target};
+use crate::model::{
+    Ask, Fault, Join, Message, Role, ServingProcess, Session, Status, Target, digest,
+};
+use crate::named_lock::NamedLock;
 use crate::orders;
+use crate::state_files::EnterError;
 use crate::text::shell_word;
 use crate::transcript::Transcript;
 use crate::wait::{self, End, Quorum, Until, WaitOptions};
@@ -21,6 +25,8 @@ const PIPE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for the record to hold a message that was given to a running turn: some agents record it only when the
 /// tool that runs has ended.
 const STEERED_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for another message with the same words to show in the record.
+const SAME_WORDS_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest time between two looks at the record.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -172,6 +178,7 @@ struct Handing<'a> {
 impl Handing<'_> {
     /// Hands the message over once, and waits until the record holds it.
     fn hand_over(self, text: &str, faults: Vec<Fault>) -> Result<SentMessage, SendError> {
+        let _alone = self.alone_with(text)?;
         // Only lines after the end can be the message.
         let (mut transcript, conversation) =
             (self.conversation_at_end(), self.conversation_at_end());
@@ -204,6 +211,23 @@ impl Handing<'_> {
             conversation,
             faults,
         })
+    }
+
+    /// Waits until no other message with the same words is on its way to the session: one line of the record would
+    /// confirm both. Where our own folder cannot be written, they are not told apart.
+    fn alone_with(&self, text: &str) -> Result<Option<NamedLock>, SendError> {
+        let session = &self.session;
+        let id = session.id.as_deref().unwrap_or_default();
+        let name = digest(&[session.adapter, &session.root, id, text.trim()]);
+        let folder = self.fleet.host.runtime().join("messages");
+        match NamedLock::take(&folder, &name, Instant::now() + SAME_WORDS_TIMEOUT) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(EnterError::Io(_)) => Ok(None),
+            Err(EnterError::Busy) => {
+                let why = "another message with the same words is still on its way to it";
+                Err(refused(session, why, Some("send it again later".to_owned())))
+            }
+        }
     }
 
     /// Opens the conversation of the session at its end.
@@ -252,8 +276,7 @@ impl Handing<'_> {
     }
 }
 
-/// Says whether a line of the record is the message. Not every agent records our id, so the same words count too: if
-/// two senders choose the same words, one line confirms both messages.
+/// Says whether a line of the record is the message. Not every agent records our id, so the same words count too.
 fn is_it(line: &Message, message: &SpokenMessage<'_>) -> bool {
     let id = message.id.to_string();
     let is_same_text =

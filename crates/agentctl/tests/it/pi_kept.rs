@@ -1,16 +1,19 @@
 //! Pi in RPC mode, kept: a double that reads commands and writes responses, events and its session file as the
 //! real one does. The pipe, the commands and the checks are real.
 
+use std::process::Stdio;
+
 use serde_json::Value;
 use testkit::{Output, TestHome, eventually, sandboxed};
 
 use crate::launched::{folder, status, until_said, until_stopped};
 use crate::pi::install;
+use crate::wait::Running;
 use crate::{configure, home};
 
-/// The double: `[[hang]]` leaves a turn open, `[[lost]]` is taken and never recorded, `[[fail]]` fails the model
-/// call, `[[retry]]` announces another attempt after that, `[[ask]]` runs a tool for which an extension asks. A
-/// variable `late` delays its file to the first answer.
+/// The double: `[[hang]]` leaves a turn open, `[[lost]]` is taken and never recorded, `[[once]]` the same from the second
+/// message on, `[[fail]]` fails the model call, `[[retry]]` announces another attempt after that, `[[ask]]` runs a tool for
+/// which an extension asks. A variable `late` delays its file to the first answer.
 const BODY: &str = r#"
 id=01a1de32-5fe1-74e1-aa0a-48f1eed29000; file=; mode=
 now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; }
@@ -53,6 +56,7 @@ while IFS= read -r line; do
       text=$(say "$line" | sed 's/.*"message":"\([^"]*\)".*/\1/')
       respond prompt
       case "$text" in *'[[lost]]'*) continue;; esac
+      case "$text" in *'[[once]]'*) [ -z "$once" ] || continue; once=1;; esac
       say '{"type":"agent_start"}'
       entry "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"$text\"}]}"
       [ -n "$late" ] || settle
@@ -142,6 +146,28 @@ fn a_message_that_is_taken_and_not_recorded_is_not_called_sent() {
         assert_ne!(told.code, Some(0), "{}", told.stdout);
         configure(&home, &[], "");
         assert_eq!(status(&home, &id)["status"], "idle");
+    });
+}
+
+/// Pi keeps no id of a message: one line of its record must not confirm two messages with the same words.
+#[test]
+fn of_two_messages_with_the_same_words_one_line_confirms_one() {
+    sandboxed(|| {
+        let home = home();
+        pi(&home, "1.5.0");
+        let id = kept(&home, "first");
+        until(&home, &id, "idle");
+        configure(&home, &[("live", "2s")], "");
+        let sent: Vec<Running> = (0..2)
+            .map(|_| {
+                let mut command = home.command(&["send", &id, "go on [[once]]"]);
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
+                Running(command.spawn().expect("started"))
+            })
+            .collect();
+        let mut codes: Vec<_> = sent.into_iter().map(|sent| sent.output().code).collect();
+        codes.sort_unstable();
+        assert_eq!(codes, [Some(0), Some(1)]);
     });
 }
 
