@@ -16,8 +16,7 @@ use crate::adapters::asker::AskerOrder;
 use crate::adapters::{Look, Root};
 use crate::fleet::{self, Fleet, Query, WaitingSession};
 use crate::model::{ASK_ID_CHARS, Ask, AskKind, Evidence, Fault, MIN_ASK_PREFIX, Reply, Session};
-use crate::named_lock::NamedLock;
-use crate::state_files::EnterError;
+use crate::state_files::{EnterError, NamedLock};
 
 /// Time for another answer to the same ask to be delivered.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);

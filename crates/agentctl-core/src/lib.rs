@@ -22,7 +22,6 @@ pub mod launch;
 pub mod locks;
 pub mod marks;
 pub mod model;
-mod named_lock;
 pub mod names;
 pub mod native;
 pub mod orders;

@@ -13,9 +13,8 @@ use crate::kernel::Liveness;
 use crate::model::{
     Ask, Fault, Join, Message, Role, ServingProcess, Session, Status, Target, digest,
 };
-use crate::named_lock::NamedLock;
 use crate::orders;
-use crate::state_files::EnterError;
+use crate::state_files::{EnterError, NamedLock};
 use crate::text::shell_word;
 use crate::transcript::Transcript;
 use crate::wait::{self, End, Quorum, Until, WaitOptions};
@@ -214,7 +213,7 @@ impl Handing<'_> {
     }
 
     /// Waits until no other message with the same words is on its way to the session: one line of the record would
-    /// confirm both. Where our own folder cannot be written, they are not told apart.
+    /// confirm both. If our own folder cannot be written, the two are not told apart.
     fn alone_with(&self, text: &str) -> Result<Option<NamedLock>, SendError> {
         let session = &self.session;
         let id = session.id.as_deref().unwrap_or_default();

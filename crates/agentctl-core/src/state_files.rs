@@ -4,6 +4,8 @@
 //! power cut or on a full disk there is the old content or the new one. A file is named after its subject,
 //! so that an unreadable one can still be reported by name. Changes of a folder are made under its lock.
 
+mod named_lock;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,6 +21,7 @@ use crate::host::Host;
 use crate::model::{Fault, FaultCode, OWN_SOURCE};
 use crate::native::file;
 use crate::native::private;
+pub(crate) use named_lock::NamedLock;
 
 /// Timeout for taking the lock of a folder.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,6 +11,8 @@ mod hard_links;
 mod making;
 #[path = "worktrees/snapshots.rs"]
 mod snapshots;
+#[path = "worktrees/submodules.rs"]
+mod submodules;
 #[path = "worktrees/unfinished_setups.rs"]
 mod unfinished_setups;
 

@@ -363,7 +363,7 @@ impl Signals {
     }
 }
 
-/// Opens the socket, in a folder of this user alone. Somebody may remove the folder while it is made.
+/// Opens the socket, in a folder of this user alone. The folder may be removed while it is made.
 fn bind(folder: &Path, socket: &Path) -> io::Result<UnixListener> {
     let mut attempts = 1..BIND_ATTEMPTS;
     loop {

@@ -331,8 +331,8 @@ pub trait Adapter: Sync {
         false
     }
 
-    /// Says whether a process may be this agent, if only by the name that it gives itself. What runs below it counts as
-    /// below an agent: it may not answer, and its launches are limited. It is never enough to act on the process.
+    /// Says whether a process may be this agent, if only by the name that it gives itself. A process below it
+    /// counts as below an agent: it may not answer, and its launches are limited. Nothing acts on a suspect itself.
     fn is_suspect(&self, _process: &Process) -> bool {
         false
     }

@@ -4,15 +4,16 @@
 //! the caller: its ancestors, the shim of a run, and the marks that agents leave in the environment of the
 //! processes they start. A mark counts only while the agent that it names is alive.
 
+mod seen;
+
 use schemars::JsonSchema;
+use seen::Seen;
 use serde::{Deserialize, Serialize};
 
-use crate::adapters::Look;
 use crate::fleet::{self, Fleet, Query};
 use crate::kernel::{Liveness, Process};
-use crate::marks::{self, LAUNCHED_BY, LaunchMark, MARKER, Marker, hook};
+use crate::marks::{self, Marker};
 use crate::model::{InternedName, Session, Target, Time, word};
-use crate::runs::Runs;
 
 /// Tolerance of the comparison between the time of a file and the start of an agent. The kernel stamps a file with the
 /// time of its last tick, which is too early, and counts start times in ticks. Without the tolerance an agent that writes
@@ -274,205 +275,6 @@ fn live_sessions(fleet: &Fleet) -> Vec<Session> {
     fleet::list(fleet, &query).sessions
 }
 
-/// The live sessions and processes at the moment of an answer.
-struct Seen<'a> {
-    fleet: &'a Fleet,
-    sessions: Vec<Session>,
-    look: Look,
-}
-
-impl Seen<'_> {
-    /// The sessions that a process serves: a server has several.
-    fn sessions_served_by(&self, process: &Process) -> Vec<AnswererAbove> {
-        let served = self.sessions.iter().filter(|session| session.is_served_by(&process.id));
-        served.map(|session| link(process, key(session), AnswererLink::Agent)).collect()
-    }
-
-    /// The sessions of the run whose shim this is; the recorded one if none lives. The shim adopts every orphan of its
-    /// agent, so it is above a process that left the agent's tree.
-    fn behind_shim(&self, process: &Process) -> Vec<AnswererAbove> {
-        let Some(run) = marks::shim_of(process) else { return Vec::new() };
-        let of_run = self.sessions.iter().filter(|session| session.run.as_deref() == Some(run));
-        let mut links: Vec<AnswererAbove> =
-            of_run.map(|session| link(process, key(session), AnswererLink::Shim)).collect();
-        if links.is_empty() {
-            // The agent has ended, and its shim stays above its orphans: the run knows the session.
-            links.push(link(process, self.recorded(run), AnswererLink::Shim));
-        }
-        links
-    }
-
-    /// The program of an agent of which no session names the process: it could not be listed, or it is on a gateway.
-    fn program(&self, process: &Process) -> Vec<AnswererAbove> {
-        let mut adapters = self.fleet.adapters.iter();
-        let adapter = adapters.find(|adapter| {
-            adapter.is_suspect(process) || adapter.is_own_program(&self.look, process)
-        });
-        let links = adapter.map(|a| self.without_process(a.name(), process, AnswererLink::Agent));
-        links.unwrap_or_default()
-    }
-
-    /// The tools of agents whose sessions name no process, by the variables that such an agent sets.
-    fn tool_of_gateway(&self, process: &Process) -> Vec<AnswererAbove> {
-        let mut links = Vec::new();
-        for adapter in self.fleet.adapters {
-            let has = |(name, value): &(&str, &str)| {
-                self.variable(process, name).is_some_and(|found| found == *value)
-            };
-            let may_live = || {
-                let everyone = self.look.everyone();
-                // A table with gaps proves no absence.
-                !everyone.gaps.is_empty()
-                    || everyone.processes.iter().any(|process| adapter.is_suspect(process))
-            };
-            if adapter.tool_variables().iter().any(has) && may_live() {
-                let mark = AnswererLink::AgentMark;
-                links.extend(self.without_process(adapter.name(), process, mark));
-            }
-        }
-        links
-    }
-
-    /// Returns a link to each live session of an adapter for which no process is known: any of them may be the one
-    /// above. A link without a session if there is none.
-    fn without_process(
-        &self,
-        adapter: &str,
-        process: &Process,
-        kind: AnswererLink,
-    ) -> Vec<AnswererAbove> {
-        let of_adapter = self.sessions.iter().filter(|session| session.adapter == adapter);
-        let unnamed = of_adapter.filter(|session| session.hosted && session.processes.is_empty());
-        let mut links: Vec<_> = unnamed.map(|session| link(process, key(session), kind)).collect();
-        if links.is_empty() {
-            links.push(link(process, None, kind));
-        }
-        links
-    }
-
-    /// The marks of living agents in the environment of a process: it may carry those of several.
-    fn marked(&self, process: &Process) -> Vec<AnswererAbove> {
-        let mut links = Vec::new();
-        if let Some(marker) = self.variable(process, MARKER).and_then(|text| Marker::parse(&text))
-            && lives(self.fleet, &marker)
-        {
-            let session = self.sessions.iter().find(|session| names(&marker, session));
-            links.push(link(process, session.and_then(key), AnswererLink::RunMark));
-        }
-        for session in &self.sessions {
-            let adapter = self.fleet.adapter(session.adapter);
-            let control = adapter.and_then(|adapter| adapter.control());
-            let marks = control.map(|control| control.marks(session)).unwrap_or_default();
-            if marks
-                .iter()
-                .any(|mark| self.variable(process, mark.name) == Some(mark.value.clone()))
-            {
-                links.push(link(process, key(session), AnswererLink::AgentMark));
-            }
-        }
-        links
-    }
-
-    /// The links to runs whose agents have ended: the mark of a run, and the shim that stays above its orphans. An
-    /// orphan can empty its environment; it cannot leave the shim.
-    fn left_behind(&self, process: &Process) -> Vec<AnswererAbove> {
-        let mut links = Vec::new();
-        let marker = self.variable(process, MARKER).and_then(|text| Marker::parse(&text));
-        if let Some(marker) = marker.filter(|marker| !lives(self.fleet, marker)) {
-            links.push(link(process, self.recorded(&marker.run), AnswererLink::EndedRunMark));
-        }
-        let host = &self.fleet.host;
-        let run =
-            marks::shim_of(process).filter(|run| Runs::of(host).run(run).agent_has_ended(host));
-        links.extend(run.map(|run| link(process, self.recorded(run), AnswererLink::EndedRunShim)));
-        links
-    }
-
-    /// Returns when the oldest of these agents began. A launched agent begins when its session does: a session that is
-    /// resumed may have changed the configuration in an earlier run.
-    fn oldest_began(&self, above: &[AnswererAbove]) -> Option<Time> {
-        let counts = |link: AnswererLink| link.is_ancestor() || link == AnswererLink::Launcher;
-        let mut oldest: Option<Time> = None;
-        for above in above.iter().filter(|above| counts(above.link)) {
-            let process = self.fleet.host.kernel.process(above.pid).ok().flatten();
-            let process = process?;
-            let is_it = |session: &&Session| key(session) == above.session;
-            let session = above.session.as_ref().and(self.sessions.iter().find(is_it));
-            let of_session = session.and_then(|session| session.started_at);
-            let began = process.started_at?.min(of_session.unwrap_or(process.started_at?));
-            oldest = Some(oldest.map_or(began, |oldest| oldest.min(began)));
-        }
-        oldest
-    }
-
-    /// The parent of a fuse's command, which adopts every orphan of the command; or its variables.
-    fn fuse_action(&self, process: &Process) -> Option<AnswererAbove> {
-        let is_marked = || self.variable(process, hook::FUSE_ID).is_some_and(|id| !id.is_empty());
-        (marks::is_fuse_action(process) || is_marked())
-            .then(|| link(process, None, AnswererLink::FuseAction))
-    }
-
-    /// Returns the agents that launched the agents above, as the environment of each agent names its launcher. A
-    /// launcher whose session is not known may be any agent.
-    fn launchers(&self, above: &[AnswererAbove]) -> Vec<AnswererAbove> {
-        const MAX_LAUNCHERS: usize = 32;
-        let kernel = &self.fleet.host.kernel;
-        let mut found: Vec<AnswererAbove> = Vec::new();
-        let mut pids: Vec<u32> = above.iter().map(|above| above.pid).collect();
-        while let Some(pid) = pids.pop().filter(|_| found.len() < MAX_LAUNCHERS) {
-            let Some(process) = kernel.process(pid).ok().flatten() else { continue };
-            let mark = self.variable(&process, LAUNCHED_BY);
-            let Some(mark) = mark.as_deref().and_then(LaunchMark::parse) else { continue };
-            // A process that has ended, or another one with its pid, names no further launcher.
-            let (pid, ticks) = mark.process.unwrap_or_default();
-            let launcher = kernel.process(pid).ok().flatten();
-            let launcher = launcher.filter(|launcher| launcher.id.start_ticks == ticks);
-            let link = match launcher {
-                Some(_) => AnswererLink::Launcher,
-                None => AnswererLink::EndedLauncher,
-            };
-            let links = self
-                .launcher_sessions(&mark, launcher.as_ref())
-                .into_iter()
-                .map(|session| AnswererAbove { pid, session, link });
-            let new: Vec<_> = links.filter(|link| !found.contains(link)).collect();
-            if launcher.is_some() && !new.is_empty() {
-                pids.push(pid);
-            }
-            found.extend(new);
-        }
-        found
-    }
-
-    /// Returns the sessions of a launcher: the one that its mark names, or those that its process serves now.
-    fn launcher_sessions(
-        &self,
-        mark: &LaunchMark,
-        launcher: Option<&Process>,
-    ) -> Vec<Option<AnswererSession>> {
-        if let Some((adapter, id)) = &mark.session {
-            let adapter = self.fleet.adapter(adapter);
-            return vec![
-                adapter.map(|adapter| AnswererSession { adapter: adapter.name(), id: id.clone() }),
-            ];
-        }
-        let served = launcher.map(|launcher| self.sessions_served_by(launcher)).unwrap_or_default();
-        let sessions: Vec<_> = served.into_iter().map(|link| link.session).collect();
-        if sessions.is_empty() { vec![None] } else { sessions }
-    }
-
-    /// The session of a run, as the run records it.
-    fn recorded(&self, run: &str) -> Option<AnswererSession> {
-        let (adapter, id) = fleet::recorded_session(self.fleet, run)?;
-        Some(AnswererSession { adapter, id })
-    }
-
-    fn variable(&self, process: &Process, name: &str) -> Option<String> {
-        let values = self.fleet.host.kernel.environ(&process.id, &[name]).ok()?;
-        values.into_iter().next().flatten()
-    }
-}
-
 fn link(process: &Process, session: Option<AnswererSession>, link: AnswererLink) -> AnswererAbove {
     AnswererAbove { pid: process.id.pid, session, link }
 }
@@ -493,4 +295,142 @@ fn key(session: &Session) -> Option<AnswererSession> {
 }
 
 #[cfg(test)]
-mod tests;
+#[expect(clippy::disallowed_methods, reason = "a test starts a process with marks")]
+mod tests {
+    use std::process::{Child, Command};
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::adapters::ALL;
+    use crate::fleet::blank_session;
+    use crate::host::Host;
+    use crate::kernel::Kernel;
+    use crate::marks::{LAUNCHED_BY, LaunchMark, MARKER};
+    use crate::model::{Join, ServingProcess};
+
+    struct Sleeping(Child);
+
+    impl Drop for Sleeping {
+        fn drop(&mut self) {
+            let _ended = self.0.kill();
+            let _reaped = self.0.wait();
+        }
+    }
+
+    fn fleet() -> Fleet {
+        let kernel = Kernel::open().expect("a kernel");
+        let clock = || Time::from_millis(0).expect("a time");
+        Fleet::new(Arc::new(Host::new("/nowhere", kernel, clock)), ALL)
+    }
+
+    fn session(adapter: &'static str, id: &str, process: &Process) -> Session {
+        let mut session = blank_session(adapter, "/nowhere".into());
+        session.id = Some(id.to_owned());
+        session.pid = Some(process.id.pid);
+        session.processes = vec![ServingProcess { id: process.id.clone(), join: Join::Proved }];
+        session
+    }
+
+    fn seen(fleet: &Fleet, sessions: Vec<Session>) -> Seen<'_> {
+        Seen { fleet, sessions, look: fleet::look(fleet, fleet.host.deadlines.live) }
+    }
+
+    fn ids(links: &[AnswererAbove]) -> Vec<&str> {
+        links.iter().filter_map(|link| Some(link.session.as_ref()?.id.as_str())).collect()
+    }
+
+    #[test]
+    fn every_session_of_a_server_is_above_its_children() {
+        let fleet = fleet();
+        let us = fleet.host.kernel.process(std::process::id()).expect("readable").expect("alive");
+        let sessions = ["1", "2"].map(|id| session("opencode", id, &us)).to_vec();
+        let seen = seen(&fleet, sessions);
+        assert_eq!(ids(&seen.sessions_served_by(&us)), ["1", "2"]);
+    }
+
+    /// Starts a process with this launch mark.
+    fn launched(fleet: &Fleet, mark: &LaunchMark) -> (Sleeping, AnswererAbove) {
+        let mut command = Command::new("sleep");
+        command.arg("600").env(LAUNCHED_BY, mark.to_string());
+        let child = Sleeping(command.spawn().expect("started"));
+        let process = fleet.host.kernel.process(child.0.id()).expect("readable").expect("alive");
+        let above = link(&process, None, AnswererLink::Agent);
+        (child, above)
+    }
+
+    #[test]
+    fn a_launcher_without_a_session_in_the_mark_is_every_session_that_it_serves() {
+        let fleet = fleet();
+        let us = fleet.host.kernel.process(std::process::id()).expect("readable").expect("alive");
+        let process = Some((us.id.pid, us.id.start_ticks));
+        let mark = LaunchMark { depth: 1, limits: (2, 8), session: None, process };
+        let (_child, above) = launched(&fleet, &mark);
+        let sessions = ["1", "2"].map(|id| session("opencode", id, &us)).to_vec();
+        let launchers = seen(&fleet, sessions).launchers(&[above]);
+        assert_eq!(ids(&launchers), ["1", "2"]);
+    }
+
+    #[test]
+    fn a_launcher_of_which_no_session_is_known_may_be_any_agent() {
+        let fleet = fleet();
+        let us = fleet.host.kernel.process(std::process::id()).expect("readable").expect("alive");
+        for process in [None, Some((us.id.pid, us.id.start_ticks)), Some((us.id.pid, 1))] {
+            let mark = LaunchMark { depth: 1, limits: (2, 8), session: None, process };
+            let (_child, above) = launched(&fleet, &mark);
+            let launchers = seen(&fleet, Vec::new()).launchers(&[above]);
+            let sessions: Vec<_> = launchers.iter().map(|link| link.session.as_ref()).collect();
+            assert_eq!(sessions, [None], "{process:?}");
+        }
+    }
+
+    /// Another process can get the pid of a launcher that has ended.
+    #[test]
+    fn a_process_with_the_pid_of_an_ended_launcher_shares_no_configuration() {
+        let fleet = fleet();
+        let us = fleet.host.kernel.process(std::process::id()).expect("readable").expect("alive");
+        for (start_ticks, expected) in [(us.id.start_ticks, true), (us.id.start_ticks + 1, false)] {
+            let session = Some(("demo".to_owned(), "1".to_owned()));
+            let process = Some((us.id.pid, start_ticks));
+            let mark = LaunchMark { depth: 1, limits: (2, 8), session, process };
+            let (_child, agent) = launched(&fleet, &mark);
+            let above = seen(&fleet, Vec::new()).launchers(&[agent]);
+            assert_eq!(ids(&above), ["1"]);
+            let (left_behind, oldest_agent_began) = (Vec::new(), None);
+            let caller = Answerer { pid: 1, above, left_behind, oldest_agent_began, unseen: None };
+            assert_eq!(caller.launchers_share_configuration(&fleet), expected);
+        }
+    }
+
+    #[test]
+    fn every_mark_of_a_process_counts() {
+        let fleet = fleet();
+        let kernel = &fleet.host.kernel;
+        let us = kernel.process(std::process::id()).expect("readable").expect("alive");
+        let run = uuid::Uuid::new_v4().to_string();
+        let marker = Marker { run, pid: us.id.pid, start_ticks: us.id.start_ticks };
+        let outer = session("demo", "outer", &us);
+        let inner = session("claude-code", "inner", &us);
+        let control = fleet.adapter("claude-code").and_then(|adapter| adapter.control());
+        let marks = control.expect("it can be controlled").marks(&inner);
+        let mut command = Command::new("sleep");
+        command.arg("600").env(MARKER, marker.to_string());
+        command.envs(marks.iter().map(|mark| (mark.name, &mark.value)));
+        let child = Sleeping(command.spawn().expect("started"));
+        let child = kernel.process(child.0.id()).expect("readable").map(|process| (process, child));
+        let (process, _child) = child.expect("alive");
+        let seen = seen(&fleet, vec![outer, inner]);
+        assert_eq!(ids(&seen.marked(&process)), ["outer", "inner"]);
+    }
+
+    /// The process that connects to the page may be an agent itself; a command line is this program.
+    #[test]
+    fn a_caller_that_calls_itself_an_agent_is_one() {
+        let fleet = fleet();
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = directory.path().join("openclaw-gateway");
+        std::os::unix::fs::symlink("/usr/bin/sleep", &program).expect("linked");
+        let child = Sleeping(Command::new(&program).arg("600").spawn().expect("started"));
+        let caller = Answerer::of(&fleet, child.0.id());
+        assert_eq!(caller.above[0].pid, child.0.id(), "{caller:?}");
+    }
+}

@@ -8,7 +8,7 @@ use agentctl_core::worktrees::{MakeError, MakeOrder};
 use testkit::{eventually, sandboxed};
 
 use super::World;
-use super::making::nested;
+use super::submodules::nested;
 
 /// The identity of commits that a setup program makes.
 const GIT: &str = "git -c user.name=ada -c user.email=ada@example.org";

@@ -56,7 +56,12 @@ pub fn left_behind(made: &Made) -> Option<String> {
 /// Returns the hint about the worktrees that there are. Outside a repository only those of sessions can be listed.
 #[must_use]
 pub fn worktrees_hint(host: &Host) -> &'static str {
-    if host.cwd.ancestors().any(|directory| directory.join(".git").exists()) {
+    // A worktree has a file of this name. An empty directory of this name is no repository: sandboxes leave such ones.
+    let is_repository = |directory: &Path| {
+        let git = directory.join(".git");
+        git.is_file() || git.join("HEAD").symlink_metadata().is_ok()
+    };
+    if host.cwd.ancestors().any(is_repository) {
         return "`agentctl worktree list` lists the worktrees of this repository";
     }
     "`agentctl worktree list --all-repos-of-sessions` lists the worktrees of sessions"

@@ -60,7 +60,8 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
     {
         let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
         // The registry itself, the types of control, of answers and of changes, the declarations, the launchers,
-        // the proof of a join, the counter of prompts, the cache of records, and the homes.
+        // the proof of a join, the counter of prompts, the cache of records, the homes, and the
+        // runtimes.
         let others = [
             "mod",
             "answering",
@@ -75,6 +76,7 @@ fn every_adapter_is_registered_and_has_a_recorded_home() {
             "proof",
             "cached",
             "root",
+            "runtime",
         ];
         if others.contains(&name.as_str()) {
             continue;

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::{EnterError, open_mutex, take};
 use crate::native::private;
-use crate::state_files::{EnterError, open_mutex, take};
 
 /// A lock that is held.
 pub(crate) struct NamedLock {
