@@ -25,7 +25,7 @@ const PIPE_TIMEOUT: Duration = Duration::from_secs(1);
 /// tool that runs has ended.
 const STEERED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for another message with the same words to show in the record.
-const SAME_WORDS_TIMEOUT: Duration = Duration::from_secs(15);
+const SAME_WORDS_TIMEOUT: Duration = Duration::from_secs(12);
 /// Longest time between two looks at the record.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -107,6 +107,7 @@ pub fn send(
     mut moment: Moment<'_>,
 ) -> Result<SentMessage, SendError> {
     let mut awaited: Option<Session> = None;
+    let mut same_words: Option<SameWords> = None;
     loop {
         let (session, faults) = match (live_session(fleet, target), awaited.as_ref()) {
             (Err(SendError::Ended), Some(before)) => {
@@ -147,9 +148,47 @@ pub fn send(
             awaited = Some(session);
             continue;
         }
+        let now = Instant::now();
+        let found = same_words.take().or_else(|| SameWords::wait(fleet, &session, text, now));
+        let Some(found) = found else {
+            let limit = now + SAME_WORDS_TIMEOUT;
+            let until = match &moment {
+                Moment::Idle { until: Some(until), .. } => limit.min(*until),
+                Moment::Idle { until: None, .. } | Moment::Now => limit,
+            };
+            let waited = SameWords::wait(fleet, &session, text, until);
+            same_words = Some(waited.unwrap_or(SameWords::OnTheWay));
+            // The session may ask or work by now.
+            continue;
+        };
         let (look, root) = (&look, &root);
         let handing = Handing { fleet, adapter, answering, look, root, target, session };
-        return handing.hand_over(text, faults);
+        return handing.hand_over(text, &found, faults);
+    }
+}
+
+/// Whether other messages with the same words are on their way to a session: one line of the record would confirm all of
+/// them.
+enum SameWords {
+    /// There is none while the lock is held.
+    None(#[expect(dead_code, reason = "held until the message is in the record")] NamedLock),
+    /// There is one.
+    OnTheWay,
+    /// Our own folder cannot be written. The words count: messages with the same words are rare.
+    Unknown,
+}
+
+impl SameWords {
+    /// Waits until there is none; `None` if there is one until the deadline.
+    fn wait(fleet: &Fleet, session: &Session, text: &str, until: Instant) -> Option<Self> {
+        let id = session.id.as_deref().unwrap_or_default();
+        let name = digest(&[session.adapter, &session.root, id, text.trim()]);
+        let folder = fleet.host.runtime().join("messages");
+        match NamedLock::take(&folder, &name, until) {
+            Ok(lock) => Some(Self::None(lock)),
+            Err(EnterError::Busy) => None,
+            Err(EnterError::Io(_)) => Some(Self::Unknown),
+        }
     }
 }
 
@@ -175,9 +214,14 @@ struct Handing<'a> {
 }
 
 impl Handing<'_> {
-    /// Hands the message over once, and waits until the record holds it.
-    fn hand_over(self, text: &str, faults: Vec<Fault>) -> Result<SentMessage, SendError> {
-        let _alone = self.alone_with(text)?;
+    /// Hands the message over once, and waits until the record holds it. Its words are a proof only while no other
+    /// message has them.
+    fn hand_over(
+        self,
+        text: &str,
+        same_words: &SameWords,
+        faults: Vec<Fault>,
+    ) -> Result<SentMessage, SendError> {
         // Only lines after the end can be the message.
         let (mut transcript, conversation) =
             (self.conversation_at_end(), self.conversation_at_end());
@@ -198,7 +242,9 @@ impl Handing<'_> {
             Status::Idle => (Sent::TurnBegun, live),
             _ => (Sent::Steered, live.max(STEERED_TIMEOUT)),
         };
-        let is_confirmed = self.is_recorded(&mut transcript, &message, Instant::now() + limit);
+        let until = Instant::now() + limit;
+        let words_count = !matches!(same_words, SameWords::OnTheWay);
+        let is_confirmed = self.is_recorded(&mut transcript, &message, words_count, until);
         let (session, id) = (self.session, message.id);
         Ok(SentMessage {
             session,
@@ -210,23 +256,6 @@ impl Handing<'_> {
             conversation,
             faults,
         })
-    }
-
-    /// Waits until no other message with the same words is on its way to the session: one line of the record would
-    /// confirm both. If our own folder cannot be written, the two are not told apart.
-    fn alone_with(&self, text: &str) -> Result<Option<NamedLock>, SendError> {
-        let session = &self.session;
-        let id = session.id.as_deref().unwrap_or_default();
-        let name = digest(&[session.adapter, &session.root, id, text.trim()]);
-        let folder = self.fleet.host.runtime().join("messages");
-        match NamedLock::take(&folder, &name, Instant::now() + SAME_WORDS_TIMEOUT) {
-            Ok(lock) => Ok(Some(lock)),
-            Err(EnterError::Io(_)) => Ok(None),
-            Err(EnterError::Busy) => {
-                let why = "another message with the same words is still on its way to it";
-                Err(refused(session, why, Some("send it again later".to_owned())))
-            }
-        }
     }
 
     /// Opens the conversation of the session at its end.
@@ -244,9 +273,9 @@ impl Handing<'_> {
     }
 
     /// Says whether a line of the record holds the message.
-    fn holds(&self, line: &[u8], message: &SpokenMessage<'_>) -> bool {
+    fn holds(&self, line: &[u8], message: &SpokenMessage<'_>, words_count: bool) -> bool {
         self.answering.is_receipt(line, message)
-            || self.adapter.messages(line).iter().any(|line| is_it(line, message))
+            || self.adapter.messages(line).iter().any(|line| is_it(line, message, words_count))
     }
 
     /// Waits until the record of the session holds the message.
@@ -254,6 +283,7 @@ impl Handing<'_> {
         &self,
         transcript: &mut Option<Transcript>,
         message: &SpokenMessage<'_>,
+        words_count: bool,
         until: Instant,
     ) -> bool {
         loop {
@@ -262,7 +292,9 @@ impl Handing<'_> {
                 *transcript = Transcript::open(self.fleet, self.target).ok();
             }
             let more = transcript.as_mut().and_then(|transcript| transcript.more_raw().ok());
-            if more.is_some_and(|more| more.iter().any(|line| self.holds(line, message))) {
+            if more
+                .is_some_and(|more| more.iter().any(|line| self.holds(line, message, words_count)))
+            {
                 return true;
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -276,10 +308,11 @@ impl Handing<'_> {
 }
 
 /// Says whether a line of the record is the message. Not every agent records our id, so the same words count too.
-fn is_it(line: &Message, message: &SpokenMessage<'_>) -> bool {
+fn is_it(line: &Message, message: &SpokenMessage<'_>, words_count: bool) -> bool {
     let id = message.id.to_string();
-    let is_same_text =
-        || line.text.as_deref().is_some_and(|text| text.trim() == message.text.trim());
+    let is_same_text = || {
+        words_count && line.text.as_deref().is_some_and(|text| text.trim() == message.text.trim())
+    };
     line.role == Role::User && (line.id.as_deref() == Some(id.as_str()) || is_same_text())
 }
 

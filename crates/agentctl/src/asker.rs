@@ -35,8 +35,10 @@ const INPUT_TIMEOUT: Duration = Duration::from_secs(5);
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time to find out whether anything listens on the socket of another asker.
 const CLEAN_TIMEOUT: Duration = Duration::from_millis(50);
-/// Most attempts to open the socket.
-const BIND_ATTEMPTS: usize = 100;
+/// Time to open the socket while its folder is removed.
+const BIND_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pause before the socket is opened again.
+const BIND_INTERVAL: Duration = Duration::from_millis(1);
 /// Longest answer.
 const MAX_ORDER_BYTES: usize = 64 << 10;
 /// Time between two looks at an ask that may be settled elsewhere.
@@ -365,10 +367,14 @@ impl Signals {
 
 /// Opens the socket, in a folder of this user alone. The folder may be removed while it is made.
 fn bind(folder: &Path, socket: &Path) -> io::Result<UnixListener> {
-    let mut attempts = 1..BIND_ATTEMPTS;
+    let until = Instant::now() + BIND_TIMEOUT;
+    // A directory that vanishes while it is created is reported as either.
+    let is_removal = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists);
     loop {
         match try_bind(folder, socket) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && attempts.next().is_some() => {}
+            Err(error) if is_removal(error.kind()) && Instant::now() < until => {
+                std::thread::park_timeout(BIND_INTERVAL);
+            }
             result => return result,
         }
     }

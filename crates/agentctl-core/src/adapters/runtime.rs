@@ -6,6 +6,8 @@ use crate::kernel::Process;
 use crate::native::real_path::real_path;
 
 const RUNTIMES: [&str; 4] = ["node", "nodejs", "bun", "deno"];
+/// The most arguments that may be a script.
+const MAX_SCRIPTS: usize = 4;
 
 /// Says whether a program file is a runtime of JavaScript by its name. `node-22` is Node.js too.
 pub(super) fn is_runtime(exe: &Path) -> bool {
@@ -14,9 +16,20 @@ pub(super) fn is_runtime(exe: &Path) -> bool {
     RUNTIMES.contains(&name)
 }
 
-/// Returns the script that a runtime executes, links resolved.
+/// Returns the arguments of a process that may be the script that it executes, links resolved, the most probable
+/// first: the value of an option (`--import ./x.mjs`) or a subcommand (`bun run`) may stand before the script.
+pub(super) fn possible_scripts(process: &Process) -> impl Iterator<Item = PathBuf> + '_ {
+    paths(process).take(MAX_SCRIPTS).filter_map(|path| real_path(&path).ok())
+}
+
+/// Returns the script of a process that was started as `node SCRIPT`, links resolved.
 pub(super) fn script(process: &Process) -> Option<PathBuf> {
-    let named = process.argv.iter().skip(1).find(|arg| !arg.starts_with('-'))?;
-    let path = process.cwd.as_deref().unwrap_or_else(|| Path::new("/")).join(named);
-    real_path(&path).ok()
+    paths(process).next().and_then(|path| real_path(&path).ok())
+}
+
+/// Returns the arguments that are no options, as paths.
+fn paths(process: &Process) -> impl Iterator<Item = PathBuf> + '_ {
+    let directory = process.cwd.as_deref().unwrap_or_else(|| Path::new("/"));
+    let named = process.argv.iter().skip(1).filter(|word| !word.starts_with('-'));
+    named.map(|word| directory.join(word))
 }

@@ -151,6 +151,12 @@ impl Answerer {
         Self { pid, above, left_behind, oldest_agent_began, unseen: None }
     }
 
+    /// Says whether nothing links this process to an agent, living or ended, and its ancestors could be examined.
+    #[must_use]
+    pub fn is_person(&self) -> bool {
+        self.above.is_empty() && self.left_behind.is_empty() && self.unseen.is_none()
+    }
+
     /// Adds another process that has the same connection: an answer may come from either.
     pub fn add(&mut self, other: Self) {
         // Without an agent above there is no time that could be unknown.

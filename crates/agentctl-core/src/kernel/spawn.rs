@@ -9,6 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid};
@@ -18,7 +19,7 @@ use super::parent_death::{ParentDeath, die_with};
 use crate::model::Exit;
 
 /// Time for the last output of a program that has ended, if something else may hold its pipe open.
-const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
+const OUTPUT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The variables of git that name a repository, its index or its objects: `git rev-parse --local-env-vars` of all
 /// versions that can be used, and the quarantine of a push. git sets them for aliases and hooks. In another directory
@@ -137,13 +138,18 @@ impl Spawn {
         // The command holds the write end of the pipe; without it the pipe ends with the program.
         drop(command);
         let group = watched.group();
-        let (sender, words) = channel();
+        let (sender, whole) = channel();
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let reader = Arc::clone(&kept);
         std::thread::spawn(move || {
-            let mut kept = Vec::new();
+            let mut limited = said.by_ref().take(most);
+            let mut part = [0; 8192];
             // Output before a broken pipe counts; the rest is drained, because a full pipe would block
             // the program.
-            let _said = said.by_ref().take(most).read_to_end(&mut kept);
-            let _unheard = sender.send(kept);
+            while let Ok(count @ 1..) = limited.read(&mut part) {
+                reader.lock().unwrap_or_else(PoisonError::into_inner).extend(&part[..count]);
+            }
+            let _unheard = sender.send(());
             let _drained = io::copy(&mut said, &mut io::sink());
         });
         let (sender, ended) = channel();
@@ -168,7 +174,8 @@ impl Spawn {
             None
         };
         // A process that it left behind may hold the pipe open: the output so far is used then.
-        let said = words.recv_timeout(OUTPUT_TIMEOUT).unwrap_or_default();
+        let _open = whole.recv_timeout(OUTPUT_TIMEOUT);
+        let said = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(Attended { exit, said })
     }
 }

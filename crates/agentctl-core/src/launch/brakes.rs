@@ -11,6 +11,7 @@ use std::fs::File;
 use std::time::Instant;
 
 use super::{LaunchError, io};
+use crate::adapters::Adapter;
 use crate::fleet::Fleet;
 use crate::host::{Host, LaunchLimits};
 use crate::inbox::{Answerer, AnswererAbove, AnswererLink};
@@ -179,7 +180,8 @@ fn child_of(host: &Host, process: &Process, mark: &LaunchMark, until: Instant) -
     shim.or(own).filter(|_| theirs.has_parent_of(mark))
 }
 
-/// Says whether an agent may be above a process, by names and marks only: a person's launch pays no look.
+/// Says whether an agent may be above a process, by names, marks and the scripts of runtimes only: a person's launch pays
+/// no look.
 fn may_be_below(fleet: &Fleet, this: &Process) -> bool {
     let kernel = &fleet.host.kernel;
     // A line that is not complete is left to the whole check.
@@ -191,8 +193,8 @@ fn may_be_below(fleet: &Fleet, this: &Process) -> bool {
     line.iter().enumerate().any(|(at, process)| {
         let exe = process.exe.as_deref().and_then(|exe| exe.file_name()?.to_str());
         let brief = Brief { comm: &process.comm, exe_name: exe.unwrap_or_default() };
-        let mut adapters = fleet.adapters.iter().filter(|_| at > 0);
-        let mut is_candidate = || adapters.any(|a| a.is_candidate(brief) || a.is_suspect(process));
+        let may_be = |a: &&dyn Adapter| a.is_candidate(brief) || a.is_suspect(process);
+        let is_candidate = || at > 0 && fleet.adapters.iter().any(may_be);
         let is_marked = || match kernel.environ(&process.id, &variables) {
             Ok(values) => values.iter().any(Option::is_some),
             // Not readable: of another user, or in an exec. The whole check decides.

@@ -1,4 +1,5 @@
-//! Locks with names, each a file that is there only while the lock is held.
+//! Locks with names, each a file that is removed with the lock. A process that is killed leaves its file behind, which the
+//! next process with that name takes.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;

@@ -206,10 +206,7 @@ fn settings(loaded: &Loaded, args: &WebArgs) -> Result<WebSettings, Failure> {
     }
     if settings.control {
         let answerer = Answerer::this_process(&loaded.fleet());
-        let is_person = answerer.above.is_empty()
-            && answerer.left_behind.is_empty()
-            && answerer.unseen.is_none();
-        if !is_person {
+        if !answerer.is_person() {
             return Err(order_from_agent(&answerer));
         }
     }

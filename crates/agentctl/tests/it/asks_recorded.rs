@@ -1,4 +1,4 @@
-//! Every recorded home with fake live processes on its sessions, of which a third waits: exactly those have asks.
+//! Every recorded home with fake live processes on its sessions, of which a half waits: exactly those have asks.
 
 use std::collections::BTreeSet;
 
@@ -74,32 +74,36 @@ fn opencode_on(home: &TestHome, sessions: &[(&str, Says)]) -> Vec<Agent> {
     vec![server]
 }
 
-/// Starts the fake live processes of an agent in its recorded home; returns how many sessions wait.
-fn populated(agent: &str, home: &TestHome, sessions: &[(&str, Says)]) -> (usize, Vec<Agent>) {
-    // A session of OpenCode before 1.2 is only found in the process that has its log open.
-    let is_old =
-        agent == "opencode" && !home.path().join(".local/share/opencode/opencode.db").exists();
+/// Starts the fake live processes of an agent in its recorded home; returns the sessions that wait.
+fn populated(
+    agent: &str,
+    home: &TestHome,
+    sessions: &[(&str, Says)],
+) -> (BTreeSet<String>, Vec<Agent>) {
     let waits = |(_, says): &&(&str, Says)| matches!(says, Says::Permission | Says::Question);
-    let waiting = sessions.iter().filter(waits).count();
+    let waiting = sessions.iter().filter(waits).map(|(id, _)| (*id).to_owned()).collect();
+    let none = BTreeSet::new();
     match agent {
         "claude-code" => (waiting, claude_code_on(home, sessions)),
         "codex" => (waiting, codex_on(home, sessions)),
-        "opencode" if is_old => (0, opencode_on(home, sessions)),
+        // A session of OpenCode before 1.2 is only found in the process that has its log open.
+        "opencode" if !home.path().join(".local/share/opencode/opencode.db").exists() => {
+            (none, opencode_on(home, sessions))
+        }
         "opencode" => (waiting, opencode_on(home, sessions)),
         // Only its kept sessions wait, for an extension.
         "pi" => {
             pi_kept::pi(home, "1.5.0");
-            pi_kept::kept(home, "first [[ask]]");
-            (1, Vec::new())
+            (BTreeSet::from([pi_kept::kept(home, "first [[ask]]")]), Vec::new())
         }
         "demo" => {
-            launched::launch(home, "a", "x [[permit:true]]", &[]);
-            launched::launch(home, "b", "x [[ask:Which?]]", &[]);
-            launched::launch(home, "c", "x [[hang]]", &[]);
-            (2, Vec::new())
+            let launch = |name: &str, prompt: &str| launched::launch(home, name, prompt, &[]);
+            let waiting = [launch("a", "x [[permit:true]]"), launch("b", "x [[ask:Which?]]")];
+            launch("c", "x [[hang]]");
+            (BTreeSet::from(waiting), Vec::new())
         }
         // Nothing is known of what it asks.
-        "pi-rust" => (0, Vec::new()),
+        "pi-rust" => (none, Vec::new()),
         other => panic!("{other} has recorded homes and no fake live processes here"),
     }
 }
@@ -119,10 +123,12 @@ fn in_every_recorded_home_exactly_what_waits_has_asks() {
                 let (expected, _agents) = populated(agent, &home, &sessions);
                 let listed = || home.run(&["list", "--json"]).stdout;
                 let rows =
-                    eventually_or(&format!("{agent} {case}: {expected} wait"), listed, || {
+                    eventually_or(&format!("{agent} {case}: {expected:?} wait"), listed, || {
                         let mut rows = home.run(&["list", "--json"]).sessions();
                         rows.retain(|row| row["status"] == "waiting");
-                        (rows.len() == expected).then_some(rows)
+                        let ids = rows.iter().filter_map(|row| row["id"].as_str());
+                        (ids.map(str::to_owned).collect::<BTreeSet<_>>() == expected)
+                            .then_some(rows)
                     });
                 assert_list_equals_status(&home);
                 let kinds = rows.iter().map(|row| row["reason"]["kind"].as_str().expect("a kind"));

@@ -99,13 +99,14 @@ fn no_process_below_an_agent_of_a_person_may_answer() {
         home.write("opt/gateway/package.json", r#"{"name":"openclaw","version":"2026.9.6"}"#);
         let gateway = home.write("opt/gateway/dist/index.js", "");
         let gateway = gateway.to_string_lossy().into_owned();
-        let agents: [(&str, Vec<&str>); 5] = [
+        let agents: [(&str, Vec<&str>); 6] = [
             ("claude", vec!["-", "write", &path, &text, "env", "CLAUDE_PID", "{pid}"]),
             ("codex", vec!["exec", "lock", &lock, "env", "CODEX_THREAD_ID", crate::codex::A]),
             // None of its sessions names the process of the gateway.
             ("openclaw-gateway", vec!["env", "OPENCLAW_SHELL", "exec"]),
             // Started by its script it has no title.
             ("node-22", vec!["--no-warnings", &gateway, "gateway", "env", "OPENCLAW_CLI", "1"]),
+            ("bun", vec!["run", &gateway, "gateway", "env", "OPENCLAW_SHELL", "exec"]),
             ("openclaw-node", vec!["env", "OPENCLAW_SHELL", "exec"]),
         ];
         for (name, mut script) in agents {
@@ -136,7 +137,7 @@ fn no_process_below_an_agent_of_a_person_may_answer() {
     });
 }
 
-/// A3: the shell that a person has opened in the interface of OpenClaw, and one with the variable after the gateway's end.
+/// A3: a shell beside a gateway, with another value of the variable, and one with the variable after the gateway's end.
 #[test]
 fn a_shell_beside_a_gateway_may_answer() {
     sandboxed(|| {

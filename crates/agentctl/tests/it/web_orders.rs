@@ -508,5 +508,15 @@ fn a_process_that_an_agent_left_behind_gives_no_order() {
         let mut answer = home.command(&["answer", &crate::inbox::id_of(&ask), "--allow"]);
         answer.env("AGENTCTL_RUN", format!("v1:{run}:4000000:1"));
         assert_eq!(answer.output().expect("run").status.code(), Some(5));
+        drop(web);
+        let mut second = home.command(&["web", "--allow-control", "--listen", "127.0.0.1:0"]);
+        second.env("AGENTCTL_RUN", format!("v1:{run}:4000000:1"));
+        let refused: testkit::Output = second.output().into();
+        assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("has ended and started this process"),
+            "{}",
+            refused.stderr
+        );
     });
 }

@@ -2,12 +2,11 @@
 //!
 //! No session names one of them, and nothing proves them. They are suspects: an order from below one is refused.
 
-use crate::adapters::runtime::{is_runtime, script};
+use crate::adapters::runtime::{is_runtime, possible_scripts};
 use crate::adapters::version_beside;
 use crate::kernel::Process;
 
-/// The variables of the commands that it runs, each with its value. A shell that a person opens in its interface has
-/// another value.
+/// The variables of the commands that it runs, each with its value.
 pub(super) const TOOL_VARIABLES: [(&str, &str); 2] =
     [("OPENCLAW_SHELL", "exec"), ("OPENCLAW_CLI", "1")];
 /// The name of the npm package.
@@ -21,5 +20,5 @@ pub(super) fn is_suspect(process: &Process) -> bool {
 
 fn runs_script(process: &Process) -> bool {
     process.exe.as_deref().is_some_and(is_runtime)
-        && script(process).is_some_and(|path| version_beside(&path, PACKAGE).is_some())
+        && possible_scripts(process).any(|path| version_beside(&path, PACKAGE).is_some())
 }
