@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use testkit::{Agent, sandboxed};
+use testkit::{Agent, eventually, sandboxed};
 
 use crate::assert_list_equals_status;
 use crate::claude_code::{A, B, Claude, prompt, record, said};
@@ -323,5 +323,42 @@ fn a_process_whose_record_was_deleted_is_unknown_not_starting() {
             assert_eq!(pids(&rows), [u64::from(agent.pid())]);
             assert_eq!(rows[0]["status"], status, "{rows:#?}");
         }
+    });
+}
+
+/// A process that has just started and has no record may serve the stopped session, until it says what it serves.
+#[test]
+fn stop_waits_for_a_process_that_starts_meanwhile() {
+    sandboxed(|| {
+        let claude = Claude::new();
+        let mut agent = claude.live(A, &json!({"status": "busy"}));
+        claude.transcript(A, &[prompt("x"), said("done"), prompt("more")]);
+        let transcript = claude.home.path().join(format!(".claude/projects/-ws/{A}.jsonl"));
+        let text = std::fs::read_to_string(&transcript).expect("there");
+        std::fs::write(&transcript, text.replace("2026-11-15", "2099-11-15")).expect("written");
+        let path = &claude.record_path;
+        let record = record(B, &claude.cwd, &json!({"status": "idle"}));
+        let later = format!("sleep 0.5; printf %s '{record}' > {path}.new; mv {path}.new {path}");
+        let script = format!(
+            "while kill -0 {} 2>/dev/null; do :; done; exec \"$HOME/bin/claude\" - start \"$LATER\"",
+            agent.pid()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).env_clear().env("HOME", claude.home.path());
+        command.env("PATH", "/usr/bin:/bin").env("LATER", later).current_dir(&claude.cwd);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let other = Agent { child: command.spawn().expect("started") };
+        // It ends with its standard input, which the wait for a child closes.
+        let _input = agent.child.stdin.take();
+        let reaper = std::thread::spawn(move || agent.child.wait());
+        let stopped = claude.home.run(&["stop", A]);
+        // The process that started is named as a survivor: it is in the same directory.
+        let said = format!("{}{}", stopped.stdout, stopped.stderr);
+        assert!(stopped.stdout.contains(&format!("stopped claude-code {A}")), "{said}");
+        assert_eq!(stopped.code, Some(1), "{said}");
+        reaper.join().expect("joined").expect("reaped");
+        eventually("the other session is served", || {
+            (claude.row(B)["pid"] == other.pid()).then_some(())
+        });
     });
 }
