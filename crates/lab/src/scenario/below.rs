@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::inbox_bars::{Asking, Keeping, ask_of, launch, text};
-use super::{Agent, Play, Scenario};
+use super::{Agent, Scenario};
 use crate::process::Held;
 use crate::stage::{Stage, Trouble};
 use crate::terminal::Terminal;
@@ -21,27 +21,22 @@ const WITH_HOOK: [&str; 6] = ["child", "shell", "setsid", "forked", "emptied", "
 
 /// Lists the scenarios of an agent that asks.
 pub(super) const fn scenarios<K: Asking>(agent: &Agent) -> [Scenario; 2] {
-    listed(agent, from_below::<K>, beside::<K>)
+    let shows = "answers by its tools, of every shape, and by a hook: refused";
+    [agent.headless("answered-from-below", shows, from_below::<K>), from_beside::<K>(agent)]
 }
 
 /// Lists the scenarios of an agent that asks nobody: the demo agent asks.
 pub(super) const fn silent_scenarios<K: Keeping>(agent: &Agent) -> [Scenario; 2] {
-    listed(agent, from_below_of_demo::<K>, beside::<K>)
+    let shows = "answers by its tools, of every shape: refused";
+    [agent.headless("answered-from-below", shows, from_below_of_demo::<K>), from_beside::<K>(agent)]
 }
 
-const fn listed(agent: &Agent, from_below: Play, beside: Play) -> [Scenario; 2] {
-    [
-        agent.headless(
-            "answered-from-below",
-            "answers by its tools, of every shape, and by a hook: refused",
-            from_below,
-        ),
-        agent.terminal(
-            "answered-beside",
-            "answers by a shell beside it, and by its own shell after its death: taken",
-            beside,
-        ),
-    ]
+const fn from_beside<K: Keeping>(agent: &Agent) -> Scenario {
+    agent.terminal(
+        "answered-beside",
+        "answers by a shell beside it, and by its own shell after its death: taken",
+        beside::<K>,
+    )
 }
 
 /// An open ask for a command that makes a file.
