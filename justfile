@@ -118,6 +118,7 @@ answers rounds="1000":
 
 # The other bars of the inbox that are counted in rounds: askers, refusals, hostile asks, messages
 inbox-bars rounds="300":
+    cargo build --release --locked -p testkit
     AGENTCTL_ANSWER_ROUNDS={{rounds}} cargo test --release --locked -p agentctl --test it -- --nocapture \
         inbox_bars:: claude_code_asks::of_eight claude_code_asks::no_asker send::many_senders
 
