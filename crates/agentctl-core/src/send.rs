@@ -170,16 +170,16 @@ pub fn send(
 /// Whether other messages with the same words are on their way to a session: one line of the record would confirm all of
 /// them.
 enum SameWords {
-    /// There is none while the lock is held.
+    /// No other message has these words while the lock is held.
     None(#[expect(dead_code, reason = "held until the message is in the record")] NamedLock),
-    /// There is one.
+    /// Another message with these words was on its way until the timeout.
     OnTheWay,
     /// Our own folder cannot be written. The words count: messages with the same words are rare.
     Unknown,
 }
 
 impl SameWords {
-    /// Waits until there is none; `None` if there is one until the deadline.
+    /// Waits until no other message has these words; `None` if one has them until the deadline.
     fn wait(fleet: &Fleet, session: &Session, text: &str, until: Instant) -> Option<Self> {
         let id = session.id.as_deref().unwrap_or_default();
         let name = digest(&[session.adapter, &session.root, id, text.trim()]);

@@ -197,7 +197,7 @@ impl Holding {
         }
     }
 
-    /// Opens the socket again. The ask stays if that fails: whoever answers asks for it again.
+    /// Opens the socket again. If that fails, the ask stays, and the next answerer sends the signal again.
     fn bind_anew(&mut self) {
         let folder = self.socket.parent().unwrap_or_else(|| Path::new("/")).to_owned();
         match bind(&folder, &self.socket) {

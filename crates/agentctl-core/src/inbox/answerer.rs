@@ -130,7 +130,7 @@ impl Answerer {
         for (at, process) in line.iter().enumerate() {
             let mut links = seen.sessions_served_by(process);
             links.extend(seen.behind_shim(process));
-            // This program is no agent; what connects to it may be one.
+            // This program is no agent; a process that connects to it may be one.
             if links.is_empty() && (at > 0 || pid != std::process::id()) {
                 links.extend(seen.program(process));
             }

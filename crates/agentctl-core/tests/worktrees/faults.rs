@@ -96,7 +96,7 @@ fn a_disk_that_becomes_full_leaves_nothing() {
         let after = (world.shop.git(["for-each-ref"]), world.shop.git(["worktree", "list"]));
         assert_eq!(after, before);
         assert_eq!(std::fs::read_dir(&disk.0).expect("there").count(), 0);
-        // What is known to be too large is refused before anything is written.
+        // A change that is known to be too large is refused before anything is written.
         world.shop.write("large", vec![b'x'; 1 << 20]);
         world.shop.commit("large");
         let error = world.make(&order, &["a"]).expect_err("too large");

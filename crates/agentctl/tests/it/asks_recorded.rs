@@ -8,7 +8,7 @@ use testkit::{Agent, TestHome, eventually_or, sandboxed};
 use crate::fixtures::{agents_with_homes, cases, planted};
 use crate::{assert_list_equals_status, claude_code, codex, launched, opencode_hosted, pi_kept};
 
-/// What a fake live process says of a session.
+/// The state that a fake live process reports for a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Says {
     Permission,
@@ -17,7 +17,7 @@ enum Says {
     Idle,
 }
 
-/// Gives each recorded session something that its process says. Every home has one that waits.
+/// Gives each recorded session a state, in turn. The first session of each home waits.
 fn said(ids: &[String]) -> Vec<(&str, Says)> {
     let order = [Says::Permission, Says::Busy, Says::Question, Says::Idle];
     ids.iter().map(String::as_str).zip(order.into_iter().cycle()).collect()
