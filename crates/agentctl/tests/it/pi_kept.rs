@@ -134,14 +134,20 @@ fn a_kept_session_takes_messages_ends_its_turn_and_is_continued() {
     });
 }
 
+/// A kept session at rest, in a home that waits two seconds for a message to be recorded.
+fn impatient() -> (TestHome, String) {
+    let home = home();
+    pi(&home, "1.5.0");
+    let id = kept(&home, "first");
+    until(&home, &id, "idle");
+    configure(&home, &[("live", "2s")], "");
+    (home, id)
+}
+
 #[test]
 fn a_message_that_is_taken_and_not_recorded_is_not_called_sent() {
     sandboxed(|| {
-        let home = home();
-        pi(&home, "1.5.0");
-        let id = kept(&home, "first");
-        until(&home, &id, "idle");
-        configure(&home, &[("live", "2s")], "");
+        let (home, id) = impatient();
         let told = home.run(&["send", &id, "[[lost]]"]);
         assert_ne!(told.code, Some(0), "{}", told.stdout);
         configure(&home, &[], "");
@@ -153,11 +159,7 @@ fn a_message_that_is_taken_and_not_recorded_is_not_called_sent() {
 #[test]
 fn of_two_messages_with_the_same_words_one_line_confirms_one() {
     sandboxed(|| {
-        let home = home();
-        pi(&home, "1.5.0");
-        let id = kept(&home, "first");
-        until(&home, &id, "idle");
-        configure(&home, &[("live", "2s")], "");
+        let (home, id) = impatient();
         let sent: Vec<Running> = (0..2)
             .map(|_| {
                 let mut command = home.command(&["send", &id, "go on [[once]]"]);
