@@ -1,8 +1,9 @@
 //! The asker of a posing Claude Code: its memory, and how soon it ends when its agent does or when the ask was
 //! answered in the terminal.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -89,6 +90,16 @@ impl Asked {
         took
     }
 
+    /// Waits until the asker has seen its ask open: it looks before it takes a connection, and refuses rubbish.
+    fn until_looked(&self, home: &Home) {
+        let socket = format!(".local/state/agentctl/run/asks/{}.sock", self.asker);
+        let mut stream = UnixStream::connect(home.path.join(socket)).expect("it listens");
+        writeln!(stream, "rubbish").expect("sent");
+        let mut refusal = String::new();
+        BufReader::new(stream).read_line(&mut refusal).expect("a reply");
+        assert!(refusal.contains("\"taken\":false"), "{refusal}");
+    }
+
     /// Does something, and returns the time until the asker has ended.
     fn until_gone(mut self, happens: impl FnOnce(&mut Beside)) -> Duration {
         let start = Instant::now();
@@ -145,8 +156,7 @@ impl Bench<'_> {
         let answers: Vec<Duration> = (0..rounds)
             .map(|_| {
                 let asked = Asked::new(home, programs.path(), true);
-                // It must have seen the ask open once.
-                std::thread::sleep(Duration::from_millis(300));
+                asked.until_looked(home);
                 asked.until_gone(|agent| rewrite(&agent.files[0], "busy"))
             })
             .collect();
